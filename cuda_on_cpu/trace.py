@@ -84,6 +84,8 @@ def trace_of(
     ]
     static, dynamic = (records["memory"] == number for number in (STATIC_SHARED, DYNAMIC_SHARED_MEMORY))
     known = variables(program, "cuda_shared") if static.any() else []
+    if static.any() and not known:  # there is no nm to tell them apart
+        known = [("shared", 0, int((records["offset"] + records["bytes"])[static].max()))]
     owner = np.searchsorted([start for _, start, _ in known], records["offset"], side="right") - 1
     shared = [(*variable, static & (owner == number)) for number, variable in enumerate(known)]
     for name, start, size, mine in (*shared, (_dynamic_name(source), 0, shared_bytes, dynamic)):

@@ -159,6 +159,31 @@ def test_a_slow_loop_is_noted_only_where_the_course_needs_none(monkeypatch):
         assert short.outcome.state == "right" and "slower" not in str(short.outcome)
 
 
+def test_a_slower_kernel_that_takes_the_place_of_a_faster_one_says_so(monkeypatch):
+    def kept(text: str, seconds: float, title: str = "sigmoid, n 131072", note: str = "") -> str:
+        table = timing.Table(title, (timing.Row("yours", "cpu", seconds, 1, 1, 0.1, note),))
+        monkeypatch.setattr("nnclassroom.notebook.exercise.timed", lambda *_: (table, []))
+        space = {"np": np, "exercise": exercise}
+        monkeypatch.setattr("nnclassroom.notebook.python_cell.text_of", lambda *_: text)
+        exec(text, space)
+        return str(exercise("sigmoid", kernel="numpy")(space["sigmoid"]).outcome)
+
+    first, second = (
+        f"def sigmoid(z):\n    return {body}\n" for body in ("1 / (1 + np.exp(-z))", "(1 + np.exp(-z)) ** -1")
+    )
+    assert "faster" not in kept(first, 1.2e-3)
+    assert "faster" not in kept(first, 3.4e-3), "the same text once more"
+    assert "faster" not in kept(second, 1.2e-3)
+    said = "Your kept kernel was faster: 1.2 ms against 3.4 ms; this one takes its place."
+    assert said in kept(first, 3.4e-3)
+    assert kept_kernels.progress()["sigmoid.numpy"]["seconds"] == 3.4e-3
+    assert "faster" not in kept(second, 3.5e-3), "the difference is noise"
+    assert "faster" not in kept(first, 9.9e-3, "sigmoid, n 7"), "other sizes"
+    assert "faster" not in kept(second, 20e-3, "sigmoid, n 7", "too short to measure")
+    monkeypatch.setattr("nncourse.device.describe", lambda *_: "another machine")
+    assert "faster" not in kept(first, 40e-3, "sigmoid, n 7")
+
+
 def test_another_name_for_the_function_does_no_harm():
     @exercise("sigmoid", kernel="numpy")
     def my_own_sigmoid(values):

@@ -41,6 +41,7 @@ EXPLAINED = ("wrong value", "not in place", "outside", "bounds", "crash")
 ATTEMPTS = "attempts.jsonl"
 MOST_TEXT, MOST_RECORD = 256 << 10, 4 << 20  # bytes of a kernel's text, and of the record
 WAIT = 8.0  # on a busy machine a check may take so many times longer
+SAME_TIMING, SLOWER = ("machine", "sizes"), 1.1  # times are compared if these agree; closer ones count as equal
 WAYS = ("ring", "tree", "root")  # of all_reduce; the first that is kept is taken
 PROCESSES = {GroupOperation: MemberProcesses, NetworkOperation: NetworkProcess}  # others have a TextProcess
 
@@ -140,8 +141,18 @@ def _check_emulated(operation_name: str, name: str, text: str, launch: dict) -> 
     return judge.check(operation, build(operation, name, text, launch), device="emulator")
 
 
-def keep(operation: Operation, name: str, text: str, launch: dict | None = None, seconds: float | None = None) -> None:
-    """Keep the text of a kernel that check() found to be right, and the seconds of a call."""
+def keep(
+    operation: Operation,
+    name: str,
+    text: str,
+    launch: dict | None = None,
+    seconds: float | None = None,
+    sizes: str = "",
+) -> float | None:
+    """Keep the text of a kernel that check() found to be right, and the seconds of a call on arguments of these sizes.
+
+    Returns the seconds of another text whose place it takes, if that was clearly faster on this machine.
+    """
     record = progress()  # first: if it is damaged, nothing is written
     stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     on_gpu = (launch or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available()
@@ -150,9 +161,14 @@ def keep(operation: Operation, name: str, text: str, launch: dict | None = None,
         "date": stamp,
         "machine": devices.describe("gpu" if on_gpu else "cpu"),
     }
-    record[f"{operation.name}.{name}"] = entry | {"seconds": seconds} | ({"launch": launch} if launch else {})
+    entry |= {"seconds": seconds, "sizes": sizes} | ({"launch": launch} if launch else {})
+    before = record.get(f"{operation.name}.{name}", {})
+    record[f"{operation.name}.{name}"] = entry
     _write(file_name(operation, name, launch), text)
     _write("progress.json", json.dumps(record, indent=1) + "\n")
+    was, another = before.get("seconds"), before.get("hash") != entry["hash"]
+    alike = another and all(before.get(fact) == entry[fact] for fact in SAME_TIMING)
+    return was if alike and was and seconds and seconds > SLOWER * was else None
 
 
 def note_attempt(operation: Operation, name: str, verdict: Verdict) -> None:
@@ -184,7 +200,7 @@ def _is_sound(entry) -> bool:
     if not isinstance(entry, dict):
         return False
     launch, seconds = entry.get("launch", {"block": [1]}), entry.get("seconds")
-    if not all(isinstance(entry.get(name, ""), str) for name in ("date", "machine", "hash")):
+    if not all(isinstance(entry.get(name, ""), str) for name in ("date", "machine", "hash", "sizes")):
         return False
     block = launch.get("block") if isinstance(launch, dict) else None
     numbers = isinstance(block, list) and block and all(type(size) is int for size in block)

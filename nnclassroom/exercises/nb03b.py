@@ -10,7 +10,7 @@ No network calls them, and no backend has kernels for them.
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Budget, Limit, Trial
 
 SOURCE = cuda_beside(__file__)
 PIECE = STEP = 64  # as in nb03b.cu
@@ -51,6 +51,7 @@ turn_round = Operation(
         advice=lambda place, x: (
             f"that is place {place[0] % PIECE} in a piece of {min(PIECE, len(x) - place[0] // PIECE * PIECE)}"
         ),
+        budgets={"shared": Budget({"n": 70}, (Limit("shared reads", "n"),))},
     ),
 )
 
@@ -76,6 +77,7 @@ one_sample = Operation(
     trial=Trial(
         sizes_to_check=tuple(_of_steps(*steps) for steps in ((1, 1), (2, 1), (1, 3), (3, 2), (5, 4), (16, 1), (1, 16))),
         draw_sizes=lambda rng: _of_steps(*map(int, rng.integers(1, 6, 2))),
+        budgets={"shared": Budget(_of_steps(2, 2), (Limit("reads", "n_in * n_out // 8", "x"),))},
     ),
 )
 

@@ -19,7 +19,7 @@ from nncourse.epochs import dense_cpu  # noqa: F401  (it registers the kernel th
 from nncourse.epochs.dense import dense_sgd_epoch
 from nncourse.errors import CourseError
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Budget, Limit, Trial
 
 # ---- what travels, and when
 
@@ -356,6 +356,7 @@ blur = Operation(
     contract="x (n,) -> y (n,)",
     reference=_means,
     flops=None,
+    trial=Trial(budgets={"shared": Budget({"n": 128}, (Limit("reads", "2 * n", "x"),))}),
 )
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from cuda_on_cpu.emulate import ORDERS, EmulationError
 from cuda_on_cpu.nvrtc import CudaCompileError
 from cuda_on_cpu.program import UNSET
+from nnclassroom.judge import budget
 from nnclassroom.judge.answer_process.results import SENTINEL, described, said_of
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nnclassroom.judge.clues import mistake_in, not_reached, numbers_of
@@ -193,6 +194,9 @@ def judge(
         else:  # a case that was not tried to its end is not counted
             count += 1
     return say(RIGHT, {"count": count, "device": device, "not finite": not_finite})
+    if device == "emulator" and (over := budget.exceeded(operation, name, run, more)):
+        return say(over[1].kind, over[1].facts, over[0])
+    return say(RIGHT, {"count": count, "device": device})
 
 
 def _runs(case: Case, number: int, device: str) -> Iterator[Run]:

@@ -23,6 +23,7 @@ KIND_WORDS = {
     "cannot be checked": "cannot be checked",
     "different bits": "different bits",
     "traffic": "traffic",
+    "budget": "memory traffic",
     "not asked": "not asked",
     # of the emulator: cuda_on_cpu/faults.py
     "race": "race",

@@ -33,6 +33,7 @@ WORDS = {
     "cannot be checked": "cannot be checked here: {said}",
     "different bits": "right up to rounding, but {place} is {got} on rank {other} and {first} on rank 0: {same_bits}",
     "traffic": "the sums are right, but {said}",
+    "budget": "the numbers are right, but {over}",
     "not asked": "the numbers are right, but {missing} was never called: ask k for it, so that your own kernels train",
 }
 RIGHT_WORDS = "right in {count} cases {where}{also}{not_finite}"
@@ -87,6 +88,19 @@ PHRASES = {
     "signal": "signal {signal}",
     "not compiled": "does not compile\n",
     "broke off": ": it broke off the conversation with the checker",
+}
+BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
+    "reads": "{of} is read {got:,} times from global memory: wanted at most {limit:,}, with a tile in shared memory",
+    "reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
+    "and all threads at work",
+    "shared reads": "shared memory is read {got:,} times: wanted at least {limit:,} reads of what another thread "
+    "has put there",
+    "shared writes": "shared memory is written {got:,} times: wanted at most {limit:,}, one by each warp, whose "
+    "threads hand each other their numbers by shuffles",
+    "atomics": "{got:,} atomic additions to {of} wait for one another: wanted at most {limit:,}, after each block "
+    "has added up its own",
+    "shared atomics": "{got:,} atomic additions to shared memory wait for one another: wanted at most "
+    "{limit:,}, and rounds in which half of the threads add",
 }
 HINTS = {
     "np in cupy": "; in a cupy exercise NumPy is called xp, which is CuPy on a GPU",
@@ -266,6 +280,7 @@ _PHRASES = {
     "how": _how,
     "why": _why,
     "more": _more,
+    "over": lambda facts: BUDGET_WORDS[facts["limited"]].format_map(facts),
     "look": lambda facts: PHRASES[facts.get("reason", "endless")].format_map(facts),
     "what": _what,
     "in_line": lambda facts: PHRASES["in line"].format_map(facts) if facts.get("source") else "",

@@ -144,7 +144,10 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         notes = warnings + notes + _slow_loop(operation, name, text, table)
         if not solved:
             own = table.rows[0].seconds if table else None  # the first row is the student's kernel
-            kept_kernels.keep(operation, name, text, launch, own)
+            faster = kept_kernels.keep(operation, name, text, launch, own, table.title if table else "")
+            if faster and not table.rows[0].note:  # which says why a time is unreliable
+                times = f"{timing.duration(faster)} against {timing.duration(own)}"
+                notes.append(f"Your kept kernel was faster: {times}; this one takes its place.")
             notes.append(f"Kept as {kept_kernels.file_name(operation, name, launch)}.")
             attempt = replace(attempt, whose="yours")
         answer = Answer(attempt, attempt, Outcome("right", verdict.line, tuple(notes), table))

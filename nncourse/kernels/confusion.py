@@ -3,7 +3,7 @@
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Budget, Limit, Trial
 
 
 def _classes(rng, shape, sizes):
@@ -37,6 +37,7 @@ confusion_matrix = Operation(
         values={"labels": _classes, "predictions": _classes},
         edge_cases=(),
         advice=lambda place, labels, predictions, classes: _occurs(labels, predictions, *place),
+        budgets={"shared": Budget({"n": 2048, "classes": 2}, (Limit("atomics", "n // 4", "M"),))},
     ),
 )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial, sizes_named
+from nncourse.kernels.trial import Budget, Limit, Trial, sizes_named
 
 # Elements of the copied windows that `numpy` and `cupy` hold at a time: 1 MB stays in a CPU's cache; a GPU needs large
 # matrices and few launches.
@@ -110,6 +110,12 @@ convolution_forward = Operation(
             _sizes(1, 33, 8, 8, 9, 8, 1, 0, 0),  # more weights than the 64 KB of constant memory hold
         ],
         sizes_to_time=_sizes_to_time,
+        budgets={
+            "shared": Budget(
+                _sizes(1, 1, 32, 32, 1, 3, 1, 1, 1),
+                (Limit("reads", "batch * c_out * c_in * h_out * w_out * k * k // 3", "A"),),
+            )
+        },
     ),
 )
 

@@ -10,7 +10,7 @@ from nncourse.kernels.convolution import EXCHANGED, NO_STRIDE, TRANSPOSED, TURNE
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial, sizes_named
+from nncourse.kernels.trial import Budget, Trial, shared_sum, sizes_named
 
 OUT = (
     "where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
@@ -143,6 +143,9 @@ convolution_bias_gradient = Operation(
         draw_sizes=lambda rng: _bias_sizes(*rng.integers(1, 21, 4).tolist()),
         large_sizes=BIAS_LARGE,
         sizes_to_time=lambda device: _bias_sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 4, 28, 28))),
+        budgets={
+            "tree": Budget(_bias_sizes(8, 2, 16, 16), shared_sum("batch * h_out * w_out", "D", "db")),
+        },
     ),
 )
 

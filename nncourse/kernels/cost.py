@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Budget, Limit, Trial, shared_sum
 
 SOURCE = cuda_beside(__file__)
 # For sums of thousands of float32 numbers; a missing summand is a larger error than this tolerance.
@@ -30,6 +30,8 @@ def _zeros_and_ones(rng, shape, sizes):
 
 # ---- mean squared error
 
+SUMMED, ITS_LIMITS = {"batch": 512, "n": 4}, shared_sum("batch * n", "A", "C")
+
 mse = Operation(
     "mse",
     "C = 1/(2 batch) Σ (a − y)²",
@@ -38,7 +40,14 @@ mse = Operation(
     reference=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),
     flops=lambda batch, n: 3 * batch * n,
     output="accumulated",
-    trial=Trial(tolerance=TOLERANCE, error_scale=lambda A, Y: np.linalg.norm(abs(A) + abs(Y)) ** 2 / (2 * len(A))),
+    trial=Trial(
+        tolerance=TOLERANCE,
+        error_scale=lambda A, Y: np.linalg.norm(abs(A) + abs(Y)) ** 2 / (2 * len(A)),
+        budgets={
+            "tree": Budget(SUMMED, ITS_LIMITS),
+            "shuffle": Budget(SUMMED, (Limit("shared writes", "64"), *ITS_LIMITS)),
+        },
+    ),
 )
 
 

@@ -19,6 +19,14 @@ def _mistakes(place, A, W, b):
     if len(A) == n_out:
         yield "b is added along the batch here: row i got b[i], but each column has its own", sums + b[:, None]
     yield "b is added to each product here, not once to their sum", sums + n_in * b
+from nncourse.kernels.trial import Budget, Limit, Trial
+
+
+def _reads(most: str, batch: int, n_in: int, n_out: int) -> Budget:
+    """A and W are read at most so often, since a tile of each serves many elements of Z."""
+    return Budget(
+        {"batch": batch, "n_in": n_in, "n_out": n_out}, (Limit("reads", most, "A"), Limit("reads", most, "W"))
+    )
 
 
 dense_forward = Operation(
@@ -29,6 +37,13 @@ dense_forward = Operation(
     reference=lambda A, W, b: np.einsum("ik,jk->ij", A, W) + b,
     flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
     trial=Trial(mistakes=_mistakes),
+    trial=Trial(
+        budgets={
+            "tiled": _reads("batch * n_in * n_out // 8", 32, 32, 32),
+            "tiles_1d": _reads("batch * n_in * n_out // 32", 64, 16, 64),
+            "tiles_2d": _reads("batch * n_in * n_out // 32", 128, 8, 128),
+        }
+    ),
 )
 
 

@@ -149,7 +149,8 @@ class Operation(Signature):
         cuda = [f"  a CUDA kernel takes {', '.join(self.cuda_arguments)}"] if has_cuda else []
         cuda += [f"  {NOT_FINITE}"] if {"infinite", "special", "nan"}.intersection(self.trial.edge_cases) else []
         kernels = [f"  {kernel}" for kernel in self.kernels.values()]
-        return "\n".join([f"{title}: {self.formula}", f"  {self.contract}", *cuda, *kernels])
+        budgets = [f"  {name}: {budget}" for name, budget in self.trial.budgets.items()]
+        return "\n".join([f"{title}: {self.formula}", f"  {self.contract}", *cuda, *kernels, *budgets])
 
     __repr__ = __str__
 

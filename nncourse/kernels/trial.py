@@ -9,7 +9,42 @@ import numpy as np
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.contract import Sizes
 
+# The kinds of limits of a Budget: how many accesses of which memory a launch makes.
+LIMIT_WORDS = {
+    "reads": "at most {formula} reads of {of}",
+    "reads by a thread": "at most {formula} reads of {of} by one thread",
+    "shared reads": "at least {formula} reads of shared memory",
+    "shared writes": "at most {formula} writes to shared memory",
+    "atomics": "at most {formula} atomic additions to {of}",
+    "shared atomics": "at most {formula} atomic additions to shared memory",
+}
 EDGE_CASES = ("zeros", "large", "infinite", "special", "ties", "nan", "one of zeros")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How often a launch may access memory: a kind of LIMIT_WORDS, a formula of sizes, and `of` which array."""
+
+    kind: str
+    formula: str
+    of: str = ""
+
+    def __str__(self) -> str:
+        return LIMIT_WORDS[self.kind].format(formula=self.formula, of=self.of)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a CUDA kernel that is named for an idea must keep to, counted by the emulator for arguments of `sizes`.
+
+    The limits leave room for other ways to the same idea, such as tiles of 8, 16 or 32.
+    """
+
+    sizes: Sizes
+    limits: tuple[Limit, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.limits))
 
 
 @dataclass(frozen=True)
@@ -32,6 +67,7 @@ class Trial:
     draw_sizes: draw_sizes(rng) draws small sizes at random.
     large_sizes: some sizes above 65,536 in one direction; a Python loop should take at most a second for each.
     sizes_to_time: sizes_to_time("cpu"), or "gpu", are the default sizes for timing.
+    budgets: for kernels by their names, what they may access; see nnclassroom/judge/budget.py.
     iterates: whether each step uses the result of the one before: FLOPs then do not bound the error of one sum.
 
     Raises CourseError for an unknown edge case, and for other sizes without sizes_to_check.
@@ -48,6 +84,7 @@ class Trial:
     draw_sizes: Callable[[np.random.Generator], Sizes] | None = None
     large_sizes: Sequence[Sizes] = ()
     sizes_to_time: Callable[[str], Sizes] | None = None
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
     iterates: bool = False
 
     def __post_init__(self) -> None:
@@ -55,6 +92,13 @@ class Trial:
             refuse_unknown("an edge case", name, EDGE_CASES)
         if (self.draw_sizes or self.large_sizes) and not self.sizes_to_check:
             raise CourseError("wanted sizes_to_check beside draw_sizes and large_sizes; got none")
+
+
+def shared_sum(elements: str, of: str, result: str) -> tuple[Limit, ...]:
+    """The limits of a sum that threads share: none adds up too many of the elements, few add to the result at once."""
+    few = "32"  # one for each warp
+    share = Limit("reads by a thread", f"{elements} // 32", of)
+    return share, Limit("atomics", few, result), Limit("shared atomics", few)
 
 
 def sizes_named(names: str) -> Callable[..., Sizes]:

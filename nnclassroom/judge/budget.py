@@ -1,0 +1,66 @@
+"""Does a CUDA kernel that is named for an idea show it? Its accesses, counted by the emulator, tell.
+
+A kernel named `tiled` may be right without any tile. So an operation's Trial has a Budget for such a name. Once all
+cases are right, the kernel is run once more, on one small case, and its accesses are recorded and counted.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Trace
+from nnclassroom.judge.cases import random_case
+from nnclassroom.judge.verdict import Case, Fault
+from nncourse.kernels.contract import Formula
+from nncourse.kernels.operation import Operation
+from nncourse.kernels.trial import Limit
+
+# What each kind of limit counts: the kind of access, whether to shared memory, whether the most by any one thread.
+COUNTED = {
+    "reads": (READ, False, False),
+    "reads by a thread": (READ, False, True),
+    "shared reads": (READ, True, False),
+    "shared writes": (WRITE, True, False),
+    "atomics": (ATOMIC, False, False),
+    "shared atomics": (ATOMIC, True, False),
+}
+AT_LEAST = ("shared reads",)
+
+
+def exceeded(
+    operation: Operation, name: str, run: Callable[..., Any], options: Mapping[str, Any]
+) -> tuple[Case, Fault] | None:
+    """The case and the fault if a kernel of that name does not keep to its budget; None if it does, or has none.
+
+    run: of check.py, on the emulator. options: of the emulator, such as its sandbox.
+    """
+    budget = operation.trial.budgets.get(name)
+    if budget is None:
+        return None
+    case, traces = random_case(operation, dict(budget.sizes)), list[Trace]()
+    failed = run(case, {**options, "record": traces})
+    if isinstance(failed, Fault):
+        return case, failed
+    sizes = operation.sizes(*case.arguments)
+    for limit in budget.limits:
+        got, wanted = counted(operation, limit, traces[0]), Formula(limit.formula)(sizes)
+        if got < wanted if limit.kind in AT_LEAST else got > wanted:
+            return case, Fault("budget", {"limited": limit.kind, "of": limit.of, "got": got, "limit": wanted})
+    return None
+
+
+def counted(operation: Operation, limit: Limit, trace: Trace) -> int:
+    """How many accesses of a limit's kind a launch has made."""
+    kind, shared, of_a_thread = COUNTED[limit.kind]
+    rows = trace.accesses[trace.accesses["kind"] == kind]
+    if shared:
+        rows = rows[np.array([memory.shared for memory in trace.memories])[rows["memory"]]]
+    else:  # a student may give the parameters other names, but their order is the contract's
+        pointers = {each.name for each in operation.arguments if each.dims} | {each.name for each in operation.results}
+        number = [name for name in operation.cuda_arguments if name in pointers].index(limit.of)
+        rows = rows[rows["memory"] == number]
+    if not of_a_thread:
+        return len(rows)
+    threads = rows["block"].astype(np.int64) * 1024 + rows["thread"]
+    return int(np.unique(threads, return_counts=True)[1].max(initial=0))
