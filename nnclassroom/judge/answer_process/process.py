@@ -97,6 +97,7 @@ def run(talk: Talk) -> None:
         if seconds:
             talk.send(_timed(function, values, xp, seconds))
             continue
+        talk.most = call["most_bytes"]
         talk.send(*_answer(function, values, call, earlier, xp, refused, talk.file))
 
 

@@ -5,7 +5,7 @@ An ExchangeError stops a simulation; its `kind` is one of KINDS.
 """
 
 from nncourse.errors import CourseError
-from nncourse.parallel.simulation.records import Message, Run, State, Wait
+from nncourse.parallel.simulation.records import AROUND, Message, Run, State, Wait
 
 SAID = {  # the words for a kind at the beginning of a message
     "deadlock": "deadlock: ",
@@ -179,8 +179,8 @@ def wrong_rank(world: State, rank: int, method: str, other: int) -> ExchangeErro
     words = f"rank {rank} {where} wants to {what}"
     last = world.size - 1
     there = "itself" if other == rank else "but there is only rank 0" if last == 0 else f"but ranks go from 0 to {last}"
-    outside = other in (-1, world.size) and world.size > 1
-    advice = "; in a ring (rank ± 1) % size is the neighbour, elsewhere there is none" if outside else ""
+    fits = other in (-1, world.size) if world.outside == AROUND else other != rank
+    advice = f"; {world.outside}" if fits and world.size > 1 else ""
     return ExchangeError("wrong rank", f"{words}, {there}{advice}", rank, world.steps[rank])
 
 
