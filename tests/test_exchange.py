@@ -169,7 +169,7 @@ def test_a_deadlock_is_reported_at_once_and_names_ranks_steps_and_lines_of_the_t
         ("root", "vector += part", "pass", "numbers 0 to 7 of rank 0: its own alone, no sum"),
         ("tree", "vector += part", "vector += part * (group.rank < 2)", "numbers 0 to 7 of rank 0: rank 3 is missing"),
         ("ring", "chunks[(rank + 1 - step) % size]", "chunks[(rank - step) % size]", "of another chunk"),
-        ("ring", "chunk += part", "chunk += 0", "came at step"),
+        ("ring", "chunk += part", "chunk += 0", "the ring goes wrong in step 2"),
         ("ring", "range(size - 1):  # all", "range(size - 2):  # all", "rank 1 is missing"),
     ],
 )
@@ -189,6 +189,7 @@ def all_reduce(group, vector):
         group.receive(part, (group.rank + step) % group.size)
         vector += part
 """
+ROUNDS_ONCE_MORE = text_of("root").rstrip() + "\n        vector *= np.float32(1 + 2e-7)\n"
 SENDS_WITHOUT_AN_END = """
 def all_reduce(group, vector):
     while True:
@@ -202,7 +203,8 @@ FAILS = "def all_reduce(group, vector):\n    if group.rank == 2:\n        vector
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        (EACH_ADDS_IN_ITS_OWN_ORDER, "different bits", "let one of them add"),
+        (EACH_ADDS_IN_ITS_OWN_ORDER, "traffic", "wanted one root"),
+        (ROUNDS_ONCE_MORE, "different bits", "let one of them add"),
         (SENDS_WITHOUT_AN_END, "endless exchange", "steps and goes on at step"),
         (COUNTS_CALLS, "remembers", ""),
         (FAILS, "raised", "rank 2: raised IndexError"),

@@ -401,6 +401,9 @@ def _results_fault(
         fault = form_fault(named, about, references[named.name].shape, in_place and case is not None)
         if fault and fault.facts.get("instead"):
             return Fault(fault.kind, fault.facts | {"order": ", ".join(each.name for each in results)})
+        if fault and fault.kind == "shares memory" and about.get("same") and array is not None:
+            wrong = _values_fault(operation, named, array, references[named.name], returned.arguments, case)
+            fault = Fault(wrong.kind, {**wrong.facts, "itself": about["same"]}) if wrong else fault
         if fault:
             return fault
         if in_place and case is not None:
@@ -408,8 +411,23 @@ def _results_fault(
         got = np.asarray(about["number"], np.float32) if about["what"] == "number" else array
         assert got is not None
         if fault := _values_fault(operation, named, got, references[named.name], returned.arguments, case):
-            return fault
+            return Fault(fault.kind, {**fault.facts, "twin": _twin(operation, named, got, returned.arrays, references)})
     return None
+
+
+def _twin(
+    operation: Operation,
+    named: Argument,
+    got: np.ndarray,
+    arrays: Sequence[np.ndarray | None],
+    references: Mapping[str, np.ndarray],
+) -> str:
+    """The name of another result that was returned with the same numbers, though others were wanted; or nothing."""
+    for other, array in zip(operation.results, arrays, strict=True):
+        if other is not named and array is not None and np.array_equal(array, got):
+            if not np.array_equal(references[other.name], references[named.name]):
+                return other.name
+    return ""
 
 
 def _type_fault(about: Mapping[str, Any], wanted: str, dtype: str) -> Fault:

@@ -56,6 +56,8 @@ PHRASES = {
     "factor": "; each is {factor} times what it should be",
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
+    "twin": "; {twin} holds the same numbers: is one array returned twice?",
+    "itself": "; the argument {itself} itself is returned",
     "fixed": "; the launch has {fixed:,} threads, however many elements there are: does each take more than one?",
     "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
     "unset": " (computed from a variable or an array that the kernel had not set)",
@@ -188,7 +190,8 @@ def _why(facts: Mapping[str, Any]) -> str:
 def _more(facts: Mapping[str, Any]) -> str:
     advice = f"; {facts['advice']}" if facts.get("advice") else ""
     fixed = PHRASES["fixed"].format_map(facts) if facts.get("fixed") else ""
-    return _factor(facts) + advice + _right(facts) + fixed + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+    same = "".join(PHRASES[name].format_map(facts) for name in ("twin", "itself") if facts.get(name))
+    return _factor(facts) + advice + same + _right(facts) + fixed + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
 
 
 def _factor(facts: Mapping[str, Any]) -> str:

@@ -148,7 +148,8 @@ def lost(world: State, messages: list[Message]) -> ExchangeError:
     first = messages[0]
     twin = next((each for each in world.messages if each is not first and _is_twin(each, first)), None)
     words = f"rank {first.source} sends {count(first.values.size)} to rank {first.to} {_place(first)}"
-    more = f"; so with {len(messages) - 1} more messages" if len(messages) > 1 else ""
+    more = f"; so with {len(messages) - 1} more messages" if len(messages) > 2 else ""
+    more = "; so with another message" if len(messages) == 2 else more
     if twin is not None:
         words = (
             f"rank {first.source} sends the same {count(first.values.size)} to rank {first.to} twice"
