@@ -331,7 +331,7 @@ def test_mistakes_are_one_line(arguments, sizes, says):
     ],
 )
 def test_where_a_wrong_attempt_does_not_run_the_courses_is_shown_and_one_line_says_so(body, says, capsys):
-    text = f'extern "C" __global__ void relu(const float* z, float* a, int n) {{ {body} }}'
+    text = f'extern "C" __global__ void relu_naive(const float* z, float* a, int n) {{ {body} }}'
     kernel = find("relu")["naive"]
     attempt = replace(kernel, source=CudaSource(text, "relu.cu"), whose="yours, wrong")
     assert str(picture.show("relu", attempt, n=10, block=4)) == str(picture.show("relu", "naive", n=10, block=4))

@@ -81,7 +81,7 @@ class RingState(NamedTuple):
     sent: range
 
     def due(self, step: int) -> bool:
-        """Whether the chunks that it sends in this step, from 0 on, hold the numbers of as many ranks as they should."""
+        """Whether the chunks that it sends in this step, from 0 on, hold as many ranks as they should."""
         there = self.counts[self.sent.start : self.sent.stop]
         return bool((there <= 1).all() and (there.sum(axis=1) == min(step + 1, len(self.counts))).all())
 

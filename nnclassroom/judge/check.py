@@ -424,9 +424,9 @@ def _twin(
 ) -> str:
     """The name of another result that was returned with the same numbers, though others were wanted; or nothing."""
     for other, array in zip(operation.results, arrays, strict=True):
-        if other is not named and array is not None and np.array_equal(array, got):
-            if not np.array_equal(references[other.name], references[named.name]):
-                return other.name
+        same = other is not named and array is not None and np.array_equal(array, got)
+        if same and not np.array_equal(references[other.name], references[named.name]):
+            return other.name
     return ""
 
 

@@ -191,7 +191,9 @@ def _more(facts: Mapping[str, Any]) -> str:
     advice = f"; {facts['advice']}" if facts.get("advice") else ""
     fixed = PHRASES["fixed"].format_map(facts) if facts.get("fixed") else ""
     same = "".join(PHRASES[name].format_map(facts) for name in ("twin", "itself") if facts.get(name))
-    return _factor(facts) + advice + same + _right(facts) + fixed + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+    return (
+        _factor(facts) + advice + same + _right(facts) + fixed + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+    )
 
 
 def _factor(facts: Mapping[str, Any]) -> str:

@@ -193,7 +193,10 @@ def _on_host(array) -> np.ndarray:
 def _timed(function, values: list, xp, seconds: Callable, slow: float) -> dict:
     """The seconds of a call; one that is slower than `slow` is not repeated."""
     try:
-        return {"seconds": seconds(lambda: function(*values), "cpu" if xp is np else "gpu", slow=slow), "printed": _printed()}
+        return {
+            "seconds": seconds(lambda: function(*values), "cpu" if xp is np else "gpu", slow=slow),
+            "printed": _printed(),
+        }
     except BaseException as error:
         return {"raised": said_of(error), "printed": _printed()}
 
