@@ -316,3 +316,9 @@ def test_what_ranks_print_begins_with_their_rank(capsys):
 def test_group_operations_want_a_row_for_each_rank():
     with pytest.raises(CourseError, match="a row for each of the ranks"):
         GroupOperation("odd", "", contract="V (ranks, n) -> s (n,)", reference=lambda V: V[0], flops=None)
+
+
+@pytest.mark.parametrize(("kernel", "said"), [("tree", "it has no partner in this round"), ("ring", "in a ring")])
+def test_a_rank_that_is_not_there_is_told_in_words_of_the_kernel(kernel, said):
+    verdict = judged(kernel, "def all_reduce(group, vector):\n    group.send(vector, group.rank - 1)\n")
+    assert verdict.kind == "wrong rank" and said in verdict.line, verdict.line
