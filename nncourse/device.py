@@ -4,6 +4,7 @@ No other file checks whether there is a GPU.
 """
 
 import contextlib
+import math
 import os
 import platform
 import re
@@ -109,17 +110,25 @@ def limits(device: str = "cpu") -> dict[str, float]:
     return {"copy": 2 * source.nbytes / copy_seconds, "matrix": 2 * side**3 / matrix_seconds}
 
 
-def seconds(work, device: str = "cpu", enough: float = 0.05, repeats: int = 7, pick=statistics.median) -> float:
+def seconds(
+    work,
+    device: str = "cpu",
+    enough: float = 0.05,
+    repeats: int = 7,
+    pick=statistics.median,
+    slow: float = math.inf,
+) -> float:
     """Time of one call of `work()`, in seconds: `pick` of the repeats, by default their median.
 
     A warm-up call comes first. Each repeat makes enough calls to last about `enough / repeats` seconds, so that the
-    cost of reading the clock is negligible. Slow work is repeated less often, to keep the total near one second.
+    cost of reading the clock is negligible. Slow work is repeated less often, to keep the total near one second; the
+    warm-up is the only call if it lasts more than `slow` seconds, for work that compiles nothing.
     GPU times are measured with events, because work() only queues its launches. CPU times are those of
     best_over_threads().
     """
     if device == "gpu":
-        return _seconds(work, device, enough, repeats, pick)
-    return best_over_threads(lambda: _seconds(work, device, enough, repeats, pick))
+        return _seconds(work, device, enough, repeats, pick, slow)
+    return best_over_threads(lambda: _seconds(work, device, enough, repeats, pick, slow))
 
 
 def best_over_threads(measure: Callable[[], float]) -> float:
@@ -142,10 +151,11 @@ def best_over_threads(measure: Callable[[], float]) -> float:
         return min(usual, measure())
 
 
-def _seconds(work, device: str, enough: float, repeats: int, pick) -> float:
+def _seconds(work, device: str, enough: float, repeats: int, pick, slow: float) -> float:
     """seconds() for the current number of threads."""
-    work()
-    synchronise(device)
+    first = elapsed(work, 1, device)
+    if first > slow:
+        return first
     calls = 1
     while (took := elapsed(work, calls, device)) < enough / repeats and calls < 1 << 20:
         calls = max(2 * calls, min(int(calls * enough / repeats / max(took, 1e-9)), 64 * calls))

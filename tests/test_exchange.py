@@ -169,7 +169,7 @@ def test_a_deadlock_is_reported_at_once_and_names_ranks_steps_and_lines_of_the_t
         ("root", "vector += part", "pass", "numbers 0 to 7 of rank 0: its own alone, no sum"),
         ("tree", "vector += part", "vector += part * (group.rank < 2)", "numbers 0 to 7 of rank 0: rank 3 is missing"),
         ("ring", "chunks[(rank + 1 - step) % size]", "chunks[(rank - step) % size]", "of another chunk"),
-        ("ring", "chunk += part", "chunk += 0", "came at step"),
+        ("ring", "chunk += part", "chunk += 0", "the ring goes wrong in step 2"),
         ("ring", "range(size - 1):  # all", "range(size - 2):  # all", "rank 1 is missing"),
     ],
 )
@@ -189,6 +189,7 @@ def all_reduce(group, vector):
         group.receive(part, (group.rank + step) % group.size)
         vector += part
 """
+ROUNDS_ONCE_MORE = text_of("root").rstrip() + "\n        vector *= np.float32(1 + 2e-7)\n"
 SENDS_WITHOUT_AN_END = """
 def all_reduce(group, vector):
     while True:
@@ -202,7 +203,8 @@ FAILS = "def all_reduce(group, vector):\n    if group.rank == 2:\n        vector
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        (EACH_ADDS_IN_ITS_OWN_ORDER, "different bits", "let one of them add"),
+        (EACH_ADDS_IN_ITS_OWN_ORDER, "traffic", "wanted one root"),
+        (ROUNDS_ONCE_MORE, "different bits", "let one of them add"),
         (SENDS_WITHOUT_AN_END, "endless exchange", "steps and goes on at step"),
         (COUNTS_CALLS, "remembers", ""),
         (FAILS, "raised", "rank 2: raised IndexError"),
@@ -314,3 +316,9 @@ def test_what_ranks_print_begins_with_their_rank(capsys):
 def test_group_operations_want_a_row_for_each_rank():
     with pytest.raises(CourseError, match="a row for each of the ranks"):
         GroupOperation("odd", "", contract="V (ranks, n) -> s (n,)", reference=lambda V: V[0], flops=None)
+
+
+@pytest.mark.parametrize(("kernel", "said"), [("tree", "it has no partner in this round"), ("ring", "in a ring")])
+def test_a_rank_that_is_not_there_is_told_in_words_of_the_kernel(kernel, said):
+    verdict = judged(kernel, "def all_reduce(group, vector):\n    group.send(vector, group.rank - 1)\n")
+    assert verdict.kind == "wrong rank" and said in verdict.line, verdict.line

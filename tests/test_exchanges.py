@@ -7,7 +7,9 @@ from figures import png
 from cuda_on_cpu import emulate
 from nnclassroom.exercises.nb12 import all_reduce
 from nnclassroom.figures import nb12, overheads
+from nnclassroom.notebook.exercise import Answer, Outcome
 from nncourse.errors import CourseError
+from nncourse.kernels.kernel import Kernel
 from nncourse.parallel.simulation import Link, simulate
 
 
@@ -48,6 +50,34 @@ def test_the_picture_of_a_ring_that_goes_round_to_the_left_says_so():
     left = nb12.plot_ring(lambda group, vector: ring(Mirrored(group), vector), 4)
     assert "to the rank above (rank 0 to the last)" in words(left)
     assert "to the rank below (the last to rank 0)" in words(nb12.plot_ring(ring, 4))
+
+
+def test_a_wrong_ring_is_drawn_from_what_it_sends():
+    def attempt(group, vector):
+        K, r = group.size, group.rank
+        chunks = np.array_split(vector, K)
+        for step in range(2 * K - 2):  # adds in the second half too
+            part = np.empty_like(chunks[0])
+            group.send(chunks[(r - step) % K], (r + 1) % K)
+            group.receive(part, (r - 1) % K)
+            chunks[(r - step - 1) % K] += part
+
+    answer = Answer(all_reduce["ring"], Kernel(all_reduce, "ring", "cpu", "", attempt), Outcome("wrong", ""))
+    shown = nb12.plot_ring(answer)
+    assert "In step 4 are sent: rank 0 chunk 1, " in shown.words and shown.words.count("Not what is due") == 2
+    texts = [text.get_text() for axes in shown.figure.axes for text in axes.texts]
+    assert "00123" in texts and any(axes.get_title() == "after step 6: not done" for axes in shown.figure.axes)
+
+
+def test_a_ring_that_hangs_is_drawn_until_it_does():
+    def attempt(group, vector):
+        group.send(vector, (group.rank + 1) % group.size)
+        group.receive(vector, (group.rank + 1) % group.size)
+
+    shown = nb12.plot_ring(attempt)
+    assert "rank 0 chunks 0 to 3" in shown.words and "Then: deadlock: " in shown.words
+    with pytest.raises(CourseError, match="cannot be drawn: it raised IndexError"):
+        nb12.plot_ring(lambda group, vector: vector[9])
 
 
 def test_letters_tell_when_they_leave_and_come():

@@ -23,7 +23,7 @@ dense = find("dense_forward")
 def quick(monkeypatch):
     """Measurements that take no time: the work is done once, and said to take a millisecond."""
 
-    def seconds(work, where="cpu"):
+    def seconds(work, where="cpu", **_):
         work()
         return 1e-3
 
@@ -195,3 +195,8 @@ def test_a_kernel_on_the_gpu_has_a_line_for_the_transfers(gpu):
     rows = {row.kernel: row for row in timing.compare(dense["naive"]).rows}
     assert {"yours", "numpy", "naive", "tiled", "transfers"} <= rows.keys()
     assert "to the GPU" in rows["transfers"].note and rows["transfers"].seconds > 0
+
+
+def test_a_slow_call_that_compiles_nothing_is_made_once():
+    calls = []
+    assert device.seconds(lambda: calls.append(sum(range(10**6))), slow=1e-3) > 0 and len(calls) == 1

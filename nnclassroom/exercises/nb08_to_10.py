@@ -9,6 +9,7 @@
 The first two take a GPU as an argument. check() passes a simulated one, which notices mistakes and has an exact clock.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
@@ -90,6 +91,8 @@ def _named(value) -> str:
 
 def _how_it_trained(place, gpu, parameters, X, Y, epochs, batch, rate) -> str:
     """The wrong number of epochs, or the wrong arguments of train_epoch(), in words."""
+    if gpu.epochs and not gpu.fetched:
+        return "nothing was fetched from the GPU, where the trained parameters are: gpu.to_cpu(…) does that"
     if gpu.epochs != epochs:
         return f"epochs that it was trained for: {gpu.epochs}, wanted {epochs}"
     other = [told for told in gpu.told if told != (batch, rate)]
@@ -182,22 +185,26 @@ def _mean_time(gpu, calls):
 
 def _what_was_timed(place, gpu, calls) -> str:
     """What is wrong with the timing, from the calls between the first and the last reading of the clock."""
+    return "; and ".join(_faults_of_timing(gpu, calls)) or "what is timed is right; is it the time of one call?"
+
+
+def _faults_of_timing(gpu, calls) -> Iterator[str]:
     if gpu.asked.count("clock") < 2:
-        return "read the clock twice: before the first launch that counts, and when the last kernel has ended"
+        yield "read the clock twice: before the first launch that counts, and when the last kernel has ended"
+        return
     start, end = gpu.asked.index("clock"), len(gpu.asked) - 1 - gpu.asked[::-1].index("clock")
     before, between = gpu.asked[:start], gpu.asked[start + 1 : end]
     launches = between.count("launch")
     if "launch" not in before:
-        return "the very first launch is in it, which compiles: launch once before you read the clock"
-    if before[-1] != "synchronise":
-        return "a kernel from before was still in the queue: wait for it before you read the clock"
+        yield "the very first launch is in it, which compiles: launch once before you read the clock"
+    elif before[-1] != "synchronise":
+        yield "a kernel from before was still in the queue: wait for it before you read the clock"
     if launches != calls:
-        return f"launches between the two readings of the clock: {launches}, wanted {calls}"
-    if between[-1] != "synchronise":
-        return "the kernels had not ended when the clock was read: wait first"
+        yield f"launches between the two readings of the clock: {launches}, wanted {calls}"
+    if between[-1:] != ["synchronise"]:
+        yield "the kernels had not ended when the clock was read: wait first"
     if between.count("synchronise") > 1:
-        return "it waits between the calls, so that launches and kernels do not overlap"
-    return "what is timed is right; is it the time of one call?"
+        yield "it waits between the calls, so that launches and kernels do not overlap"
 
 
 seconds_a_call = Operation(

@@ -81,7 +81,7 @@ def _chain_or_root(exchanged: Exchanged) -> str:
     depth = ceil(log2(exchanged.size))
     if exchanged.rounds <= 4 * depth:
         return ""
-    wanted = f"a tree of {exchanged.size} ranks has {depth} up and {depth} down"
+    wanted = f"{depth} up and {depth} down will do for {exchanged.size} ranks, if pairs add at the same time"
     return f"{exchanged.rounds} messages come one after the other: {wanted}"
 
 
@@ -101,12 +101,13 @@ def _no_ring(exchanged: Exchanged) -> str:
         if (message.to - message.source) % size not in (1, size - 1):
             step = f"rank {message.source} sends to rank {message.to} at its step {message.step}"
             return f"{step}: in a ring only neighbours talk"
-    chunk = n // size + size - 1  # the last chunk may hold all that is left over
+    chunk = n // size + n % size  # the last chunk may hold all that is left over
     for rank in range(size) if size > 2 else ():
-        sent = sum(message.values.size for message in exchanged.messages if message.source == rank)
-        if sent > 2 * (size - 1) * chunk:
+        sent = [message.values.size for message in exchanged.messages if message.source == rank]
+        if sum(sent) > 2 * (size - 1) * chunk:
             wanted = f"with {size} chunks it is 2 (K − 1) n / K = {2 * (size - 1) * n / size:.4g}"
-            return f"rank {rank} sends {sent} numbers: {wanted}"
+            whole = "; whole vectors go round: send a chunk in each step, 1/K of the vector" if min(sent) == n else ""
+            return f"rank {rank} sends {sum(sent)} numbers: {wanted}{whole}"
     return ""
 
 
@@ -122,7 +123,10 @@ def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -> str
             break
     else:
         words += _of_another_place(got, parts, rank, first)
-    return "; ".join([*words, *_when_it_came(exchanged, rank, exchanged.got["V"][rank, first])])
+    more = _first_wrong_step(V, exchanged) or _when_it_came(exchanged, rank, exchanged.got["V"][rank, first])
+    if exchanged.messages and not any(message.to == rank for message in exchanged.messages):
+        more = [f"nobody sends to rank {rank}: the sum has to come back to it"]
+    return "; ".join([*words, *more])
 
 
 def _of_another_place(got: np.ndarray, parts: np.ndarray, rank: int, first: int) -> list[str]:
@@ -171,8 +175,12 @@ def _counted(counts: np.ndarray, rank: int) -> str:
     for times in sorted(set(counts.astype(int).tolist()) - {1}):
         ranks = [str(each) for each in np.flatnonzero(counts == times)]
         who = f"rank {ranks[0]} is" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]} are"
-        words.append(f"{who} missing" if times == 0 else f"{who} counted {'twice' if times == 2 else f'{times} times'}")
+        words.append(f"{who} missing" if times == 0 else f"{who} counted {_times(times)}")
     return ", ".join(words)
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def _when_it_came(exchanged: Exchanged, rank: int, value: np.floating) -> list[str]:
@@ -184,6 +192,69 @@ def _when_it_came(exchanged: Exchanged, rank: int, value: np.floating) -> list[s
     return []
 
 
+def _first_wrong_step(V: np.ndarray, exchanged: Exchanged) -> list[str]:
+    """Which step of a ring goes wrong first, in words: what is sent then, or what is done with what came.
+
+    In step s a rank sends what came in step s − 1: up to step K − 1 with its own numbers added, so the sum of s ranks.
+    """
+    size = len(V)
+    sent = [[message for message in exchanged.messages if message.source == rank] for rank in range(size)]
+    ways = {(message.to - message.source) % size for message in exchanged.messages}
+    counts = {len(messages) for messages in sent}
+    if not 2 < size <= 8 or len(ways) != 1 or len(counts) != 1 or any(len(set(column)) < size for column in V.T):
+        return []
+    way, steps, drawn = ways.pop(), 2 * size - 2, "figures.plot_ring(all_reduce) draws what yours sends"
+    places: dict[tuple[int, int], int] = {}  # of the chunk that a rank sends in a step
+    for step, rank in product(range(1, min(steps, *counts) + 1), range(size)):
+        message, behind = sent[rank][step - 1], [(rank - way * back) % size for back in range(size)]
+        there = _places(message.values, np.isin(range(size), behind[:step]), V)
+        place = places[step - 1, behind[1]] if step > 1 else there[0] if there else None
+        if place not in there:
+            line = f" (line {message.line})" if message.line else ""
+            words = f"the ring goes wrong in step {step}: rank {rank}{line} sends {_content(message.values, V, rank)}"
+            return [f"{words}{_due(step, size)}", drawn]
+        places[step, rank] = place
+    if counts != {steps}:
+        return [f"each rank sends {_times(counts.pop())}: a ring of {size} has 2 (K − 1) = {steps} steps", drawn]
+    for step, rank in product(range(size - 1, steps + 1), range(size)):
+        message = sent[(rank - way) % size][step - 1]
+        place, end = places[step, message.source], places[step, message.source] + message.values.size
+        whole = V.astype(np.float64)[:, place:end].sum(axis=0)
+        if not np.allclose(exchanged.got["V"][rank, place:end], whole, rtol=1e-4, atol=1e-5):
+            what = f"the sum that rank {rank} completes" if step < size else f"what rank {rank} gets"
+            return [f"each step sends what it should, but {what} in step {step} is not in its vector at the end"]
+    return []
+
+
+def _due(step: int, size: int) -> str:
+    """What a rank is to send in a step of a ring, in words."""
+    if step == 1:
+        return "; due is a chunk of its own numbers"
+    if step < size:
+        return f"; due is the chunk that came in step {step - 1}, with its own numbers added"
+    if step == size:
+        return f"; due is the chunk that it completed in step {step - 1}, the sum of all"
+    return f"; due is the chunk that came in step {step - 1}, as it came"
+
+
+def _places(values: np.ndarray, counts: np.ndarray, V: np.ndarray) -> list[int]:
+    """Where these values are the numbers of all ranks, each as often as it is counted."""
+    sums, allowed = counts @ V.astype(np.float64), 1e-6 * np.abs(V).sum(axis=0, dtype=np.float64)
+    ends = [(first, first + values.size) for first in range(V.shape[1] - values.size + 1)]
+    return [first for first, end in ends if (np.abs(values - sums[first:end]) <= allowed[first:end]).all()]
+
+
+def _content(values: np.ndarray, V: np.ndarray, rank: int) -> str:
+    """Whose numbers a message of a rank holds, in words."""
+    for counts in _guesses(len(V)):
+        if values.size and (there := _places(values.ravel(), counts, V)):
+            last = there[0] + values.size - 1
+            numbers = f"number {last}" if last == there[0] else f"numbers {there[0]} to {last}"
+            whose = "the sum of all" if (counts == 1).all() else _counted(counts, rank)
+            return f"{numbers} ({whose})"
+    return "1 number" if values.size == 1 else f"{values.size} numbers"
+
+
 all_reduce = GroupOperation(
     "all_reduce",
     "every rank gets V[0] + V[1] + … + V[K − 1]",
@@ -191,6 +262,7 @@ all_reduce = GroupOperation(
     reference=lambda V: np.broadcast_to(V.sum(axis=0), V.shape).copy(),
     same_bits=True,
     demands={"root": _no_root, "tree": _chain_or_root, "ring": _no_ring},
+    outside={"tree": "it has no partner in this round, and goes on to the next"},
     flops=None,
     trial=Trial(
         edge_cases=("zeros",),

@@ -107,7 +107,11 @@ amdahl_fit = Operation(
         error_scale=_terms,
         values={"devices": _several_devices, "S": _speedups},
         edge_cases=(),
-        advice=lambda place, devices, S: f"K is {devices.tolist()[:6]} and S {np.round(S, 4).tolist()[:6]} there",
+        advice=lambda place, devices, S: (
+            f"there the speedups S are {_some(S)}, with {_some(devices)} devices"
+            if len(S) > 1
+            else f"there the speedup S is {_some(S)} with {_some(devices)} devices"
+        ),
         sizes_to_check=tuple({"n": n} for n in (2, 1, 3, 3, 5, 1, 2, 4, 4, 6, 1, 7, 9, 10, 12, 25, 40, 50, 60, 100)),
     ),
 )

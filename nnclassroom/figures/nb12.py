@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from nnclassroom.formats import duration
 from nnclassroom.recorded_words import in_words
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.peer import all_reduce
-from nncourse.parallel.simulation import Message, SimulatedGroup, count, fit_link, simulate
+from nncourse.parallel.simulation import ExchangeError, Message, SimulatedGroup, count, fit_link, simulate
 from nncourse.parallel.timeline import WORK, Span, idle_share
 
 __all__ = [
@@ -59,12 +60,13 @@ class _Watched:
         self.group, self.vector = group, vector
         self.rank, self.size = group.rank, group.size
         self.seen: list[np.ndarray] = []
-        self.sent: list[int] = []
-        self.to = self.rank
+        self.sent: list[range] = []
+        self.ways: set[int] = set()
 
     def send(self, vector: np.ndarray, to: int, tag: int = 0) -> None:
-        self.sent.append((vector.ctypes.data - self.vector.ctypes.data) // self.vector.itemsize)
-        self.to = to
+        first = (vector.ctypes.data - self.vector.ctypes.data) // self.vector.itemsize
+        self.sent.append(range(first, first + vector.size) if 0 <= first < self.size else range(0))  # none of a copy
+        self.ways.add((to - self.rank) % self.size)
         self.group.send(vector, to, tag)
 
     def receive(self, vector: np.ndarray, source: int, tag: int = 0) -> None:
@@ -72,75 +74,122 @@ class _Watched:
         self.group.receive(vector, source, tag)
 
 
-def ring_states(kernel: Callable[..., Any], size: int) -> tuple[list[list[tuple[np.ndarray, int]]], int]:
-    """For each rank its chunks before each message and at the end, with the chunk that it sends then, or −1.
+class RingState(NamedTuple):
+    """How often each rank's numbers are in each chunk of a rank (chunks, ranks), and the chunks that it sends next."""
 
-    A chunk is one number, which is 2^r for rank r: so a sum shows which ranks contributed. The second result is the
-    rank to which rank 0 sends.
+    counts: np.ndarray
+    sent: range
+
+    def due(self, step: int) -> bool:
+        """Whether the chunks that it sends in this step, from 0 on, hold as many ranks as they should."""
+        there = self.counts[self.sent.start : self.sent.stop]
+        return bool((there <= 1).all() and (there.sum(axis=1) == min(step + 1, len(self.counts))).all())
+
+
+def ring_states(kernel: Callable[..., Any], size: int) -> tuple[list[list[RingState]], int, str]:
+    """For each rank its state before each message and at the end; how many ranks further it sends; what ended it.
+
+    A chunk is one number, which is a power of `base` for each rank: so a sum shows which ranks contributed.
     """
+    base, watched = 2 ** (24 // size), {}
 
-    def part(group: SimulatedGroup) -> tuple[list[tuple[np.ndarray, int]], int]:
-        vector = np.full(size, 2**group.rank, np.float32)
-        watched = _Watched(group, vector)
-        kernel(watched, vector)
-        return list(zip([*watched.seen, vector], [*watched.sent, -1], strict=True)), watched.to
+    def part(group: SimulatedGroup) -> None:
+        vector = np.full(size, base**group.rank, np.float32)
+        watched[group.rank] = _Watched(group, vector)
+        kernel(watched[group.rank], vector)
 
-    results = simulate(part, size).results
-    return [states for states, _ in results], results[0][1]
+    ended = ""
+    try:
+        simulate(part, size)
+    except ExchangeError as error:
+        ended = str(error)
+    except (ArithmeticError, AttributeError, LookupError, NameError, TypeError, ValueError) as error:  # an attempt's
+        raise CourseError(f"this ring cannot be drawn: it raised {type(error).__name__}: {error}") from None
+    ways = set[int]().union(*(each.ways for each in watched.values()))
+    if len(ways) != 1 or not ways <= {1, size - 1}:
+        raise CourseError(f"wanted a ring, in which each rank sends to the same neighbour; {ended or 'this is none'}")
+
+    def counts(vector: np.ndarray) -> np.ndarray:
+        return vector.astype(int)[:, None] // base ** np.arange(size) % base
+
+    states = []
+    for rank in range(size):
+        vectors = [*watched[rank].seen, watched[rank].vector]
+        sent = zip_longest(vectors, watched[rank].sent[: len(vectors)], fillvalue=range(0))
+        states.append([RingState(counts(vector), chunks) for vector, chunks in sent])
+    return states, ways.pop(), ended
 
 
 def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: str = "") -> Described:
-    """Draw the steps of a ring, by default the course's: for each rank its chunks and which ranks contributed."""
+    """Draw the steps of a ring, by default the course's: for each rank its chunks and which ranks contributed.
+
+    Of an exercise's answer your attempt is drawn, right or wrong.
+    """
     if not 2 <= size <= MOST_RANKS:
         raise CourseError(f"wanted from 2 to {MOST_RANKS} ranks for the picture of a ring; got {size}")
-    states, first = ring_states(kernel or find("all_reduce")["ring"], size)
-    steps = len(states[0])
-    if steps != 2 * size - 1 or any(len(each) != steps for each in states):
-        raise CourseError(f"wanted a ring, in which each of {size} ranks sends {2 * size - 2} times")
-    rows = 2 if size > 3 else 1
+    kernel = getattr(kernel, "attempt", kernel) or find("all_reduce")["ring"]
+    states, way, ended = ring_states(kernel, size)
+    steps = max(map(len, states))
+    states = [each + [each[-1]] * (steps - len(each)) for each in states]
+    rows = 2 if steps > 5 else 1
     columns = -(-steps // rows)
     figure = Figure(figsize=(10.0, 0.75 + rows * (0.55 + 0.33 * size)), dpi=100)
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     figure.subplots_adjust(left=0.07, right=0.99, top=0.84, bottom=0.1, hspace=0.42, wspace=0.08)
-    figure.suptitle(title, fontsize=11)
+    done = not ended and all((each[-1].counts == 1).all() for each in states)
+    figure.suptitle(title or ("" if done else "This ring is wrong"), fontsize=11)
     for step, axes in enumerate(places):
         axes.set_axis_off()
         if step >= steps:
             continue
         name = "start" if step == 0 else f"after step {step}"
-        axes.set_title(name if step < steps - 1 else f"{name}: done", fontsize=9)
+        end = f"{name}: done" if done else f"{name}: not done"
+        axes.set_title(name if step < steps - 1 else end, fontsize=9)
         for rank in range(size):
-            values, sent = states[rank][step]
-            for chunk, value in enumerate(values.astype(int)):
-                _chunk(axes, chunk, rank, int(value), size, chunk == sent)
+            state = states[rank][step]
+            for chunk, counts in enumerate(state.counts):
+                frame = ("-" if state.due(step) else "--") if chunk in state.sent else ""
+                _chunk(axes, chunk, rank, counts, frame)
             if step % columns == 0:
                 axes.text(-0.2, rank + 0.5, f"rank {rank}", ha="right", va="center", fontsize=9, color=INK)
         axes.set(xlim=(-0.06, size + 0.06), ylim=(size + 0.06, -0.06))
-    goes = "below (the last to rank 0)" if first == 1 else "above (rank 0 to the last)"
+    goes = "below (the last to rank 0)" if way == 1 else "above (rank 0 to the last)"
     note = f"the digits: whose numbers are added up in a chunk; framed: sent next, to the rank {goes}"
+    if not done:
+        note += "; dashed: not what is due"
     figure.text(0.5, 0.02, note, ha="center", fontsize=9, color=INK)
-    return Described(figure, " ".join(_told(states, size)))
+    return Described(figure, " ".join([*_told(states, size), *([f"Then: {ended}."] if ended else [])]))
 
 
-def _chunk(axes: Any, column: int, row: int, value: int, size: int, is_sent: bool) -> None:
-    ranks = [rank for rank in range(size) if value >> rank & 1]
-    whole = len(ranks) == size
-    share = (len(ranks) - 1) / max(size - 2, 1)
+def _chunk(axes: Any, column: int, row: int, counts: np.ndarray, frame: str) -> None:
+    size, words = len(counts), "".join(str(rank) * count for rank, count in enumerate(counts))
+    whole = bool((counts == 1).all())
+    share = min((len(words) - 1) / max(size - 2, 1), 1)
     light, dark = map(np.array, SHADES)
-    colour = WHOLE if whole else tuple(light + share * (dark - light))
-    frame = {"edgecolor": "tab:red", "linewidth": 2} if is_sent else {"edgecolor": "none"}
-    axes.add_patch(Rectangle((column + 0.05, row + 0.08), 0.9, 0.84, facecolor=colour, **frame))
+    colour = WHOLE if whole else tuple(light + max(share, 0) * (dark - light))
+    edge = {"edgecolor": "tab:red", "linewidth": 2, "linestyle": frame} if frame else {"edgecolor": "none"}
+    axes.add_patch(Rectangle((column + 0.05, row + 0.08), 0.9, 0.84, facecolor=colour, **edge))
     ink = "white" if whole or share > 0.5 else "black"
-    words = "".join(map(str, ranks))
-    axes.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=8 if size < 6 else 6, color=ink)
+    shown = words if len(words) <= 2 * size else f"{words[:size]}…"
+    small = 8 if len(shown) < 6 else 6
+    axes.text(column + 0.5, row + 0.5, shown, ha="center", va="center", fontsize=small, color=ink)
 
 
-def _told(states: Sequence[Sequence[tuple[np.ndarray, int]]], size: int) -> Iterator[str]:
+def _told(states: Sequence[Sequence[RingState]], size: int) -> Iterator[str]:
     yield f"A ring of {size} ranks with {size} chunks each."
     for step in range(len(states[0]) - 1):
-        sends = ", ".join(f"rank {rank} chunk {states[rank][step][1]}" for rank in range(size))
-        whole = sum(int(value) == 2**size - 1 for rank in range(size) for value in states[rank][step + 1][0])
-        yield f"In step {step + 1} are sent: {sends}; then {whole} of {size * size} chunks are whole."
+        now = [each[step] for each in states]
+        sends = [f"rank {rank} {_named(state.sent)}" for rank, state in enumerate(now)]
+        whole = sum(int((each[step + 1].counts == 1).all(axis=1).sum()) for each in states)
+        yield f"In step {step + 1} are sent: {', '.join(sends)}; then {whole} of {size * size} chunks are whole."
+        if late := [str(rank) for rank, state in enumerate(now) if not state.due(step)]:
+            yield f"Not what is due is sent by: rank {', '.join(late)}."
+
+
+def _named(chunks: range) -> str:
+    if not chunks:
+        return "a copy or nothing"
+    return f"chunk {chunks[0]}" if len(chunks) == 1 else f"chunks {chunks[0]} to {chunks[-1]}"
 
 
 # ---- the all-reduce inside kernels

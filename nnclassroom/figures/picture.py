@@ -25,6 +25,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
+from cuda_on_cpu.emulate import EmulationError
+from cuda_on_cpu.nvrtc import CudaCompileError
 from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
@@ -93,7 +95,7 @@ def show(
 
     `block` (threads per block) and `grid` are the kernel's own unless given; `seed` chooses the data. `sizes` sets
     sizes of the contract by letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for
-    anything unknown.
+    anything unknown. Where your wrong attempt does not run to its end, one line says so, and the course's is shown.
 
     A notebook shows the value of a cell's last line only. A call that is a line of its own is shown wherever it stands.
     """
@@ -101,7 +103,7 @@ def show(
     wanted = {name: value for name, value in (("block", block), ("grid", grid)) if value is not None}
     launch = {name: (value,) if isinstance(value, int) else tuple(value) for name, value in wanted.items()}
     constants = {name: sizes.pop(name) for name in list(sizes) if name not in operation.shapes.free_names}
-    kernel = replace(_with_constants(_kernel(operation, kernel), constants), plans={}, **launch)
+    chosen = _kernel(operation, kernel)
     for name, size in sizes.items():
         least = int(name in operation.shapes.dims)
         if not isinstance(size, int) or size < least:
@@ -109,7 +111,19 @@ def show(
     small = SMALL | OF_IMAGES if {"h_in", "h_out"} & set(operation.size_names) else SMALL
     sizes = {name: small.get(name, 4) for name in operation.shapes.free_names} | sizes
     arguments = zip(operation.arguments, check.random_case(operation, sizes, seed).arguments, strict=True)
-    shown = Picture(accesses(kernel, *(value.reshape(-1) if named.any_shape else value for named, value in arguments)))
+    flat = [value.reshape(-1) if named.any_shape else value for named, value in arguments]
+
+    def seen(kernel: CudaKernel) -> Accesses:
+        return accesses(replace(_with_constants(kernel, constants), plans={}, **launch), *flat)
+
+    try:
+        shown = Picture(seen(chosen))
+    except (EmulationError, CudaCompileError) as error:
+        if chosen.whose != "yours, wrong":
+            raise
+        said = str(error).splitlines()[0]
+        print(f"Your {operation.name} ({chosen.name}) cannot be shown, so here is the course's: {said}")
+        shown = Picture(seen(_kernel(operation, chosen.name if chosen.name in operation.kernels else "naive")))
     if running_ipython() and _is_dropped(sys._getframe(1)):
         shown._ipython_display_()
     return shown

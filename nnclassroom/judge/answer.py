@@ -27,6 +27,7 @@ from cuda_on_cpu.processes import Child, pipe
 from nnclassroom.judge import answer_process, limits
 from nnclassroom.judge.answer_process.messages import about_array, packed, unpacked
 from nnclassroom.judge.answer_process.results import LONGEST_TEXT, said_of
+from nnclassroom.judge.answer_process.talk import MOST_MESSAGE
 from nnclassroom.judge.check import BROKEN_OFF, Returned, judge, raised
 from nnclassroom.judge.forbidden_python import forbidden, imports_the_course
 from nnclassroom.judge.verdict import RIGHT, Case, Fault, Verdict
@@ -42,7 +43,6 @@ START_SECONDS = 60.0  # of wall time, to start Python and import what is needed
 WALL_FACTOR = 6.0  # limits count CPU time; on a busy machine the wall time may be up to so many times longer
 GPU_FACTOR = 3  # on a GPU CuPy compiles its own kernels at their first calls, which takes longer
 ASLEEP = 0.05  # a process that computes for less than this share of the time is waiting for something
-MOST_MESSAGE = 1 << 20  # bytes of the JSON part of an answer
 SPARE_BYTES = 1 << 16  # bytes that an answer may hold beyond those of its results
 CAN_FORK = sys.platform == "linux"
 

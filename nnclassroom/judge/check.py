@@ -193,10 +193,9 @@ def judge(
                 return say(fault.kind, {**fault.facts, **of_launch}, case, label)
         else:  # a case that was not tried to its end is not counted
             count += 1
-    return say(RIGHT, {"count": count, "device": device, "not finite": not_finite})
     if device == "emulator" and (over := budget.exceeded(operation, name, run, more)):
         return say(over[1].kind, over[1].facts, over[0])
-    return say(RIGHT, {"count": count, "device": device})
+    return say(RIGHT, {"count": count, "device": device, "not finite": not_finite})
 
 
 def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
@@ -437,6 +436,9 @@ def _results_fault(
             if fault.kind == "dtype" and array.dtype.kind == np.dtype(named.dtype).kind:
                 other = compared(got=array.astype(named.dtype), case=case)
                 return replace(fault, facts={**fault.facts, "other": other and str(other)})
+            if fault.kind == "shares memory" and about.get("same"):
+                wrong = compared(got=array, case=case)
+                fault = Fault(wrong.kind, {**wrong.facts, "itself": about["same"]}) if wrong else fault
         if fault:
             return fault
         if in_place and case is not None:
@@ -444,8 +446,23 @@ def _results_fault(
         got = np.asarray(about["number"], np.float32) if about["what"] == "number" else array
         assert got is not None
         if fault := _values_fault(operation, named, got, references[named.name], returned, case):
-            return fault
+            return Fault(fault.kind, {**fault.facts, "twin": _twin(operation, named, got, returned.arrays, references)})
     return None
+
+
+def _twin(
+    operation: Operation,
+    named: Argument,
+    got: np.ndarray,
+    arrays: Sequence[np.ndarray | None],
+    references: Mapping[str, np.ndarray],
+) -> str:
+    """The name of another result that was returned with the same numbers, though others were wanted; or nothing."""
+    for other, array in zip(operation.results, arrays, strict=True):
+        same = other is not named and array is not None and np.array_equal(array, got)
+        if same and not np.array_equal(references[other.name], references[named.name]):
+            return other.name
+    return ""
 
 
 def _type_fault(about: Mapping[str, Any], wanted: str, dtype: str) -> Fault:

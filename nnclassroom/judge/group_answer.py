@@ -58,7 +58,7 @@ class MemberProcesses:
     def run(self, case: Case, options: Mapping[str, Any]) -> Returned | Fault:
         """Call the function in every member's process: what check.py calls a Runner."""
         self.calls += 1
-        world = world_of(self.operation, case, options.get("buffered", True))
+        world = world_of(self.operation, self.name, case, options.get("buffered", True))
         if fault := self.start(world.size):
             return fault
         returned: dict[int, Returned] = {}

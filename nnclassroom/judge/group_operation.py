@@ -27,7 +27,7 @@ from nncourse.kernels.operation import Operation
 from nncourse.parallel.simulation.faults import ExchangeError
 from nncourse.parallel.simulation.links import Link
 from nncourse.parallel.simulation.members import run_members
-from nncourse.parallel.simulation.records import Message
+from nncourse.parallel.simulation.records import AROUND, Message
 from nncourse.parallel.simulation.world import MEETINGS, World
 
 RANKS = "ranks"
@@ -78,6 +78,7 @@ class GroupOperation(Operation):
     methods: those of the group that a kernel may call.
     same_bits: whether all members must return the same bits.
     demands: by kernel, or "" for all of them, a function that says what is wrong with the exchanges; "" if nothing is.
+    outside: by kernel, what to do where the rank to talk to does not exist.
 
     The operation's `advice` gets an Exchanged after the arguments. A kernel need not return results in place.
     """
@@ -85,6 +86,7 @@ class GroupOperation(Operation):
     methods: tuple[str, ...] = EXCHANGES
     same_bits: bool = False
     demands: Mapping[str, Demand] = field(default_factory=dict)
+    outside: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -106,11 +108,12 @@ def _(operation: GroupOperation, kernel: Kernel, device: str) -> Runner:
     return partial(run_here, operation, kernel)
 
 
-def world_of(operation: GroupOperation, case: Case, buffered: bool = True) -> World:
-    """The world in which a case is tried."""
+def world_of(operation: GroupOperation, name: str, case: Case, buffered: bool = True) -> World:
+    """The world in which a kernel of this name is tried on a case."""
     size = int(operation.sizes(*case.arguments)[RANKS])
     numbers = max(np.size(value) for value in case.arguments)
-    return World(size, ONE_EACH, buffered=buffered, most_steps=STEPS + STEPS_A_NUMBER * numbers)
+    most = STEPS + STEPS_A_NUMBER * numbers
+    return World(size, ONE_EACH, buffered=buffered, most_steps=most, outside=operation.outside.get(name, AROUND))
 
 
 def member_arguments(operation: GroupOperation, arguments: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
@@ -125,7 +128,7 @@ def member_arguments(operation: GroupOperation, arguments: tuple[Any, ...], rank
 
 def run_here(operation: GroupOperation, kernel: Kernel, case: Case, options: Mapping[str, Any]) -> Returned | Fault:
     """Call a kernel on every member of a simulated group in this process."""
-    world = world_of(operation, case)
+    world = world_of(operation, kernel.name, case)
     given = [member_arguments(operation, case.arguments, rank) for rank in range(world.size)]
     before = [member_arguments(operation, case.arguments, rank) for rank in range(world.size)]
     try:
@@ -174,7 +177,7 @@ def together(
         {result: arrays[result] for result in own},
         sorted({each for member in members for each in member.changed}),
         (*case.arguments, exchanged),
-        otherwise=_bits_fault(operation, arrays) or _traffic_fault(operation, name, exchanged),
+        otherwise=_traffic_fault(operation, name, exchanged) or _bits_fault(operation, arrays),
     )
 
 

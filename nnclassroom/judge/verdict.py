@@ -58,6 +58,8 @@ PHRASES = {
     "factor": "; each is {factor} times what it should be",
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
+    "twin": "; {twin} holds the same numbers: is one array returned twice?",
+    "itself": "; the argument {itself} itself is returned",
     "fixed": "; the launch has {fixed:,} threads, however many elements there are: does each take more than one?",
     "numbers": "{given}: yours {yours}, expected {wanted}",
     "transposed": ": rows and columns are exchanged, and the numbers are right",
@@ -217,7 +219,8 @@ def _why(facts: Mapping[str, Any]) -> str:
 def _more(facts: Mapping[str, Any]) -> str:
     advice = f"; {facts['advice']}" if facts.get("advice") else ""
     fixed = PHRASES["fixed"].format_map(facts) if facts.get("fixed") else ""
-    advice += _not_reached(facts) if facts.get("covers") else ""
+    same = "".join(PHRASES[name].format_map(facts) for name in ("twin", "itself") if facts.get(name))
+    advice += (_not_reached(facts) if facts.get("covers") else "") + same
     return _factor(facts) + advice + _right(facts) + fixed + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
 
 

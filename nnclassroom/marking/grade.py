@@ -76,7 +76,9 @@ def grade(
         _sandbox(folders) if sandboxed else (),
         **({"limits": limits} if limits else {}),
     )
-    say(f"{len(submissions)} students, {len(exercises)} exercises, course {terms.version}, seed {seed}")
+    of_students = "1 student" if len(submissions) == 1 else f"{len(submissions)} students"
+    of_exercises = "1 exercise" if len(exercises) == 1 else f"{len(exercises)} exercises"
+    say(f"{of_students}, {of_exercises}, course {terms.version}, seed {seed}")
     answers = {(each.student, e.key): _answer(each, e, terms) for each in submissions for e in exercises}
     tasks = {answer.key(terms): answer for answer in answers.values() if isinstance(answer, Task)}
     _refuse_what_cannot_run(tasks.values())

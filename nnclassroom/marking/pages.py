@@ -98,7 +98,8 @@ def overview(
     every = [mark for own in marks.values() for mark in own]
     shares = [points / of for points, of in map(total, marks.values()) if of]
     middle = f", median {100 * statistics.median(shares):.0f} % of the points" if shares else ""
-    said = f"<p>{len(marks)} students{middle}. Judged by course {escape(version)}.</p>"
+    students = "1 student" if len(marks) == 1 else f"{len(marks)} students"
+    said = f"<p>{students}{middle}. Judged by course {escape(version)}.</p>"
     return "".join([
         f"<h1>Overview: {escape(title)}</h1>{said}",
         "<h2>Who has what</h2><p>✓ right, ✗ wrong, ○ missing or open, with the number of attempts where recorded.</p>",

@@ -1,6 +1,7 @@
 """Time the kernels of an operation on the same data, and compare them with the machine's measured limits."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ __getattr__, _, _ = lazy_loader.attach(__name__, ["anatomy"])
 
 LOOPS_RATE = 5e6  # approximate FLOP/s of Python loops, to estimate whether timing them would take too long
 LONGEST = 2.0  # seconds
+SLOW = 1.0  # seconds of a loop that is timed only once
 BASES = ("loops", "numpy")  # the kernels that speedups are relative to
 C = "c"  # the plain C program: the base in the place of loops, where there is one
 NOTHING = CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu")
@@ -187,7 +189,8 @@ def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | 
         return _row(kernel.name, place, measure(arguments), flops, size)
     there = [devices.to_device(a, place) if isinstance(a, np.ndarray) else a for a in arguments]
     before = threads.look()
-    seconds = devices.seconds(lambda: kernel(*there), place)
+    slow = SLOW if kernel.name == "loops" else math.inf
+    seconds = devices.seconds(lambda: kernel(*there), place, slow=slow)
     meanwhile = threads.since(before)
     return replace(_row(kernel.name, place, seconds, flops, size), meanwhile=meanwhile)
 

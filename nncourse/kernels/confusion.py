@@ -17,13 +17,17 @@ def _truth(labels, predictions, classes):
     return M
 
 
+def _times(count) -> str:
+    return "1 time" if count == 1 else f"{count} times"
+
+
 def _occurs(labels, predictions, label, prediction) -> str:
     """The counts of a pair and of the exchanged pair, which may have been counted in its place."""
     M = _truth(labels, predictions, 1 + max(label, prediction, labels.max(), predictions.max()))
-    said = f"label {label} with prediction {prediction} occurs {M[label, prediction]} times"
+    said = f"label {label} with prediction {prediction} occurs {_times(M[label, prediction])}"
     if label == prediction:
         return said
-    return f"{said}, label {prediction} with prediction {label} {M[prediction, label]} times"
+    return f"{said}, label {prediction} with prediction {label} {_times(M[prediction, label])}"
 
 
 confusion_matrix = Operation(

@@ -6,7 +6,7 @@ Rows are samples. W[j, k] connects input k to neuron j: Z[i, j] = A[i] · W[j] +
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Budget, Limit, Trial
 
 
 def _mistakes(place, A, W, b):
@@ -19,7 +19,6 @@ def _mistakes(place, A, W, b):
     if len(A) == n_out:
         yield "b is added along the batch here: row i got b[i], but each column has its own", sums + b[:, None]
     yield "b is added to each product here, not once to their sum", sums + n_in * b
-from nncourse.kernels.trial import Budget, Limit, Trial
 
 
 def _reads(most: str, batch: int, n_in: int, n_out: int) -> Budget:
@@ -36,13 +35,13 @@ dense_forward = Operation(
     contract="A (batch, n_in), W (n_out, n_in), b (n_out,) -> Z (batch, n_out)",
     reference=lambda A, W, b: np.einsum("ik,jk->ij", A, W) + b,
     flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
-    trial=Trial(mistakes=_mistakes),
     trial=Trial(
+        mistakes=_mistakes,
         budgets={
             "tiled": _reads("batch * n_in * n_out // 8", 32, 32, 32),
             "tiles_1d": _reads("batch * n_in * n_out // 32", 64, 16, 64),
             "tiles_2d": _reads("batch * n_in * n_out // 32", 128, 8, 128),
-        }
+        },
     ),
 )
 

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import importlib
 import io
+import math
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ from .talk import Remote, Talk
 
 LONGEST_PRINT = 20_000  # characters of output
 MOST_PRINTED = 64 << 20  # bytes of output in one call, after which writing fails
+SLOW = 1.0  # seconds of a call that is timed only once
 MOST_MEMORY = 4 << 30  # bytes
 PR_SET_PDEATHSIG, M_PERTURB, HUGE_FLOATS = 1, -6, 0x80  # with these malloc fills memory with 0x7f: 3.4e38 as a float
 
@@ -95,8 +97,9 @@ def run(talk: Talk) -> None:
         if xp is not np:
             values = [xp.asarray(value) if isinstance(value, np.ndarray) else value for value in values]
         if seconds:
-            talk.send(_timed(function, values, xp, seconds))
+            talk.send(_timed(function, values, xp, seconds, SLOW if xp is np and not start["jit"] else math.inf))
             continue
+        talk.most = call["most_bytes"]
         talk.send(*_answer(function, values, call, earlier, xp, refused, talk.file))
 
 
@@ -187,10 +190,13 @@ def _on_host(array) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
-def _timed(function, values: list, xp, seconds: Callable) -> dict:
-    """The seconds of a call."""
+def _timed(function, values: list, xp, seconds: Callable, slow: float) -> dict:
+    """The seconds of a call; one that is slower than `slow` is not repeated."""
     try:
-        return {"seconds": seconds(lambda: function(*values), "cpu" if xp is np else "gpu"), "printed": _printed()}
+        return {
+            "seconds": seconds(lambda: function(*values), "cpu" if xp is np else "gpu", slow=slow),
+            "printed": _printed(),
+        }
     except BaseException as error:
         return {"raised": said_of(error), "printed": _printed()}
 

@@ -9,6 +9,8 @@ import numpy as np
 from .guard import RefusedError
 from .messages import about_array, array_of, packed, unpacked
 
+MOST_MESSAGE = 1 << 20  # bytes beside 8 times those of a result
+
 
 class Remote:
     """An object of the exercise, which stays with the judge: its methods are called there."""
@@ -35,6 +37,7 @@ class Talk:
     def __init__(self, connection: Connection):
         self._connection = connection
         self.file = ""  # of the text
+        self.most = 0  # bytes of one result
 
     def receive(self) -> tuple[dict, list[bytes]]:
         try:
@@ -77,6 +80,9 @@ class Talk:
         if isinstance(value, Remote):
             return {"object": value._number}
         if isinstance(value, np.ndarray):
+            if value.nbytes > MOST_MESSAGE + 8 * self.most:
+                size = f"{value.size:,} numbers, {value.nbytes / 1e6:,.0f} MB"
+                raise ValueError(f"an array of {size} is sent: those of this case are much smaller")
             return about_array(value, blocks)
         if isinstance(value, (int, float, np.floating, np.integer)):
             return {"number": value.item() if isinstance(value, np.generic) else value}

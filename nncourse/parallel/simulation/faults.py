@@ -5,7 +5,7 @@ An ExchangeError stops a simulation; its `kind` is one of KINDS.
 """
 
 from nncourse.errors import CourseError
-from nncourse.parallel.simulation.records import Message, Run, State, Wait
+from nncourse.parallel.simulation.records import AROUND, Message, Run, State, Wait
 
 SAID = {  # the words for a kind at the beginning of a message
     "deadlock": "deadlock: ",
@@ -148,7 +148,8 @@ def lost(world: State, messages: list[Message]) -> ExchangeError:
     first = messages[0]
     twin = next((each for each in world.messages if each is not first and _is_twin(each, first)), None)
     words = f"rank {first.source} sends {count(first.values.size)} to rank {first.to} {_place(first)}"
-    more = f"; so with {len(messages) - 1} more messages" if len(messages) > 1 else ""
+    more = f"; so with {len(messages) - 1} more messages" if len(messages) > 2 else ""
+    more = "; so with another message" if len(messages) == 2 else more
     if twin is not None:
         words = (
             f"rank {first.source} sends the same {count(first.values.size)} to rank {first.to} twice"
@@ -179,8 +180,8 @@ def wrong_rank(world: State, rank: int, method: str, other: int) -> ExchangeErro
     words = f"rank {rank} {where} wants to {what}"
     last = world.size - 1
     there = "itself" if other == rank else "but there is only rank 0" if last == 0 else f"but ranks go from 0 to {last}"
-    outside = other in (-1, world.size) and world.size > 1
-    advice = "; in a ring (rank ± 1) % size is the neighbour, elsewhere there is none" if outside else ""
+    fits = other in (-1, world.size) if world.outside == AROUND else other != rank
+    advice = f"; {world.outside}" if fits and world.size > 1 else ""
     return ExchangeError("wrong rank", f"{words}, {there}{advice}", rank, world.steps[rank])
 
 

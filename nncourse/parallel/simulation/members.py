@@ -160,7 +160,8 @@ class _Turns:
                     if not self.over:
                         results[rank] = part(SimulatedGroup(rank, self), *arguments[rank])
                 except Exception as error:
-                    error.add_note(f"(rank {rank} of {self.world.size}, after {self.world.steps[rank]} steps)")
+                    steps = "1 step" if self.world.steps[rank] == 1 else f"{self.world.steps[rank]} steps"
+                    error.add_note(f"(rank {rank} of {self.world.size}, after {steps})")
                     self._stop(error)
             if not self.over:
                 self.world.end(rank)

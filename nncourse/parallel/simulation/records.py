@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 ANY = -1  # a wait for any sender
+AROUND = "in a ring (rank ± 1) % size is the neighbour, elsewhere there is none"
 
 
 @dataclass
@@ -66,6 +67,7 @@ class State:
     """The state of the members, which World changes."""
 
     size: int
+    outside: str = field(default=AROUND, kw_only=True)  # what to do where a member does not exist, in words
     clocks: list[float] = field(init=False)  # simulated seconds
     steps: list[int] = field(init=False)
     lines: list[int] = field(init=False)  # the line of each member's last step, if known
