@@ -67,7 +67,7 @@ def numbers_of(given: dict[str, Any], got: dict[str, np.ndarray], expected: dict
     """The arrays of a tiny case in words: those given, what a kernel made of them, and what is right."""
     arrays = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
     counts = [sum(np.size(value) for value in each.values()) for each in (arrays, got, expected)]
-    if not arrays or max(counts) > MOST_SHOWN:
+    if not arrays or not got or max(counts) > MOST_SHOWN:
         return {}
     return {"given": _listed(arrays), "yours": _listed(got), "wanted": _listed(expected)}
 
