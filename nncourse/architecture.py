@@ -122,14 +122,119 @@ class ConvolutionalArchitecture:
         return _views(parameters, self.shapes)
 
     def __str__(self) -> str:
-        words = ["image" + "x".join(map(str, self.image))]
-        for f in self.convolutions:
-            same = f.stride == 1 and (f.before, f.after) == ((f.k - 1) // 2, f.k // 2)
-            around = "same" if same else f"p{f.before}" if f.before == f.after else f"p{f.before}+{f.after}"
-            stride = f"s{f.stride}" * (f.stride > 1)
-            words.append(f"conv{f.count}x{f.k}{around if f.before or f.after else ''}{stride}")
+        words = ["image" + "x".join(map(str, self.image)), *map(_word, self.convolutions)]
         words += [f"pool{self.pool}"] * (self.pool > 0)
         return f"{','.join([*words, *map(str, self.sizes)])} {' '.join(self.activations)} {self.cost}"
+
+
+@dataclass(frozen=True)
+class Neurons:
+    """A dense layer of `count` neurons, which sees every number below."""
+
+    count: int
+
+    def shape_after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (self.count,)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A max-pool of size × size pixels. Windows lie side by side; pixels at the end that fill none are ignored."""
+
+    size: int
+
+    def shape_after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        channels, height, width = shape
+        return channels, height // self.size, width // self.size
+
+
+@dataclass(frozen=True)
+class ChainArchitecture:
+    """Convolutions, max-pools and dense layers, one after the other; dense layers see an image flattened.
+
+    shape: of a sample, (numbers,) or (channels, height, width).
+    activations: of each layer, "" behind a pool.
+    """
+
+    shape: tuple[int, ...]
+    layers: tuple[Filters | Windows | Neurons, ...]
+    activations: tuple[str, ...]
+    cost: str
+
+    @functools.cached_property
+    def maps(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of a sample, and of what each layer makes of it."""
+        shapes = [self.shape]
+        for layer in self.layers:
+            shapes.append(layer.shape_after(shapes[-1]))
+        return tuple(shapes)
+
+    @functools.cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of each layer's weights; () for a pool."""
+        return tuple(map(_weights, self.layers, self.maps))
+
+    @functools.cached_property
+    def contract_sizes(self) -> dict[str, int]:
+        """The sizes that the contract of network_epoch calls p, n_in and n_out: parameters, inputs, outputs."""
+        p = sum(prod(shape) + shape[0] for shape in self.shapes if shape)
+        return {"p": p, "n_in": prod(self.shape), "n_out": prod(self.maps[-1])}
+
+    @property
+    def flops_a_sample(self) -> int:
+        """FLOPs of a training step: per product 2 forward, 2 for the weights' gradient, 2 for the deltas below."""
+        made = zip(self.shapes, self.maps[1:], strict=True)
+        products = [prod(shape) * prod(after[1:]) for shape, after in made]
+        return 6 * sum(products) - 2 * next(filter(None, products))
+
+    def views(self, parameters) -> list[tuple]:
+        """(W, b) of each layer that has weights, as views into the flat vector."""
+        return _views(parameters, filter(None, self.shapes))
+
+    def __str__(self) -> str:
+        sample = "image" * (len(self.shape) == 3) + "x".join(map(str, self.shape))
+        words = [sample, *map(_word, self.layers)]
+        return f"{','.join(words)} {' '.join(filter(None, self.activations))} {self.cost}"
+
+
+def _weights(layer: Filters | Windows | Neurons, below: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a layer's weights for samples of the shape `below`."""
+    if isinstance(layer, Filters):
+        return layer.count, below[0], layer.k, layer.k
+    return () if isinstance(layer, Windows) else (layer.count, prod(below))
+
+
+def _word(layer: Filters | Windows | Neurons) -> str:
+    """A layer as on the command line."""
+    if isinstance(layer, Neurons):
+        return str(layer.count)
+    if isinstance(layer, Windows):
+        return f"pool{layer.size}"
+    same = layer.stride == 1 and (layer.before, layer.after) == ((layer.k - 1) // 2, layer.k // 2)
+    around = "same" if same else f"p{layer.before}" if layer.before == layer.after else f"p{layer.before}+{layer.after}"
+    around = around if layer.before or layer.after else ""
+    return f"conv{layer.count}x{layer.k}{around}{f's{layer.stride}' if layer.stride > 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An optimizer without its memory, for kernels of fused epochs: its kind and its options."""
+
+    kind: str
+    options: tuple[tuple[str, float], ...] = ()
+
+    def __getitem__(self, name: str) -> float:
+        return dict(self.options)[name]
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """Which of M and V it needs."""
+        if self.kind == "sgd":
+            return ("V",) if self["momentum"] else ()
+        return ("M", "V") if self.kind == "adam" else ("V",)
+
+    def __str__(self) -> str:
+        return " ".join([self.kind, *(f"{name} {value:g}" for name, value in self.options if value)])
 
 
 def _views(parameters, shapes) -> list[tuple]:

@@ -38,6 +38,7 @@ EPOCHS = {
         "convolutional_graph",
         "convolutional_one_kernel",
     ),
+    "network": ("network", "streamed"),
 }
 
 
