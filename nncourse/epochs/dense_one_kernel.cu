@@ -204,11 +204,6 @@ __device__ void output_deltas(const float* a, const float* y, float* d, int memb
     __syncwarp();
 }
 
-// The number of sums that a lane has after add_over_lanes.
-__device__ constexpr int left_over(int count, int lanes) {
-    return lanes == 1 ? count : left_over(divided_up(count, 2), lanes / 2);
-}
-
 // Weighted sums of layer LAYER for one sample. Calls done(neuron, share, there, sum): `share` is the thread's index
 // among those that share the sum, `there` whether it has a neuron. Threads without one compute the last neuron's sum,
 // to avoid branches: see computed_here(). Partial sums sent to other blocks do not include the bias.

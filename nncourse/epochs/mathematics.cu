@@ -49,6 +49,11 @@ __device__ void add_over_lanes(float* z, int lane, int& first, int& end) {
     }
 }
 
+// The number of sums that a lane has after add_over_lanes.
+__device__ constexpr int left_over(int count, int lanes) {
+    return lanes == 1 ? count : left_over(divided_up(count, 2), lanes / 2);
+}
+
 // Compile-time loops over layers, so that all sizes and offsets are constants: body(Layer<2>()), body(Layer<3>()) …
 template <int NUMBER>
 struct Layer {
