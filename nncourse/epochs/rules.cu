@@ -1,6 +1,7 @@
 // A step of an optimizer for one parameter, included by the CUDA kernels of network_epoch. rules.py states the constants.
 
 enum Rule { SGD, MOMENTUM, ADAM, RMSPROP, ADAGRAD };
+constexpr bool HAS_M = RULE == ADAM, HAS_V = RULE != SGD;
 
 // What differs from step to step: the learning rate, and 1 − β₁ᵗ and 1 − β₂ᵗ for Adam.
 struct Numbers {

@@ -64,12 +64,22 @@ __device__ float* deltas_of(const Memory& at) {
 
 // ---- products of matrices
 
-constexpr int FOUR = 4;  // numbers that a thread reads at once from shared memory, and rows and columns that it computes
-__device__ constexpr int times(Tile tile) { return tile.high * tile.wide > 16 * THREADS ? 2 : 1; }  // fours of rows
-__device__ constexpr int members(Tile tile) { return tile.high * tile.wide / (FOUR * FOUR * times(tile)); }
+constexpr int MOST_DEPTH = 64;  // of the factors in shared memory at a time
+constexpr int FOUR = 4;  // numbers that a thread reads at once from shared memory
+// A thread computes some fours of rows × some fours of columns of a tile; `members` threads compute the tile.
+__device__ constexpr int fours_down(Tile tile) { return tile.high >= 64 && tile.high * tile.wide >= 2048 ? 2 : 1; }
+__device__ constexpr int fours_across(Tile tile) { return tile.wide >= 64 && tile.high * tile.wide >= 2048 ? 2 : 1; }
+__device__ constexpr int members(Tile tile) {
+    return tile.high * tile.wide / (FOUR * FOUR * fours_down(tile) * fours_across(tile));
+}
 __device__ constexpr int steps_at_once(Tile tile) {  // along k, of a group: few if each thread had to hold many numbers
     return (tile.high + tile.wide) * 16 / members(tile) > 16 ? 8 : 16;
 }
+
+// What a step along k has in common for all rows and columns: see Gathered.
+struct Step {
+    int at, y, x, other;
+};
 
 // Whether all blocks that share a tile have arrived, this one included.
 __device__ bool is_last(int* arrivals, int blocks) {
@@ -82,8 +92,9 @@ __device__ bool is_last(int* arrivals, int blocks) {
     return last;
 }
 
-// Computes a tile: the sums over k < of.depth of left(i, k) right(k, j). Then done(i, j, sum) is called for each element
-// with i < of.rows, j < COLUMNS.
+// Computes a tile: the sums over k < of.depth of left(i, k) right(k, j), for i < of.rows and j < COLUMNS. Each is handed
+// to done(i, j, sum, early), with what early(i, j) has read: that of several elements is read at once, since no read can
+// pass a write.
 //
 // The factors pass through shared memory, some steps along k at a time for each group of threads; the next ones are
 // loaded meanwhile. Groups of threads divide k, and so do the blocks that share a tile, of which the last one to arrive
@@ -91,87 +102,107 @@ __device__ bool is_last(int* arrivals, int blocks) {
 template <typename Product>
 __device__ void product(const Memory& at, float* shared, int unit, const Product& of) {
     constexpr Tile TILE = Product::TILE;
-    constexpr int HIGH = TILE.high, WIDE = TILE.wide, SPLIT = TILE.split, ROUNDS_OF_FOUR = times(TILE);
+    constexpr int HIGH = TILE.high, WIDE = TILE.wide, SPLIT = TILE.split, COLUMNS = Product::COLUMNS;
     constexpr int MEMBERS = members(TILE), GROUPS = THREADS / MEMBERS, EACH = steps_at_once(TILE), DEPTH = GROUPS * EACH;
     constexpr int LEFT = HIGH + FOUR, RIGHT = WIDE + FOUR, STAGE = DEPTH * (LEFT + RIGHT);  // rows are padded
     constexpr int LEFTS = HIGH * DEPTH / THREADS, RIGHTS = WIDE * DEPTH / THREADS;  // numbers that a thread loads
-    constexpr int SHARE = divided_up(divided_up(Product::MOST_DEPTH, SPLIT), DEPTH) * DEPTH;
-    static_assert(2 * STAGE <= SHARED && GROUPS * HIGH * WIDE <= SHARED, "streamed.py reserves too little shared memory");
+    constexpr int SHARE = divided_up(divided_up(Product::WHOLE, SPLIT), DEPTH) * DEPTH;
+    static_assert(2 * STAGE <= SHARED, "streamed.py reserves too little shared memory");
     static_assert(HIGH * DEPTH % THREADS == 0 && WIDE * DEPTH % THREADS == 0, "too few numbers for these threads");
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
-    constexpr int TILES_ACROSS = divided_up(Product::COLUMNS, WIDE);
+    constexpr int TILES_ACROSS = divided_up(COLUMNS, WIDE);
     const int tile = unit / SPLIT, share = unit % SPLIT;
     const int i0 = tile / TILES_ACROSS * HIGH, j0 = tile % TILES_ACROSS * WIDE;
     if (i0 >= of.rows) return;  // the last batch may be smaller
     const int first_k = share * SHARE, end_k = min(of.depth, first_k + SHARE);
 
     // Where in a tile is the number that this thread loads in a round. Along k, a warp loads 8 numbers of 4 rows.
-    auto place_of = [&](bool along_k, int length, int round, int& i, int& k) {
-        const int part = round * (THREADS / 32) + warp, number = round * THREADS + thread;
-        i = along_k ? part % (length / 4) * 4 + lane / 8 : number % length;
-        k = along_k ? part / (length / 4) * 8 + lane % 8 : number / length;
+    auto row_of = [&](bool along_k, int length, int round) {
+        return along_k ? (round * (THREADS / 32) + warp) % (length / 4) * 4 + lane / 8 : (round * THREADS + thread) % length;
+    };
+    auto step_of = [&](bool along_k, int length, int round) {
+        return along_k ? (round * (THREADS / 32) + warp) / (length / 4) * 8 + lane % 8 : (round * THREADS + thread) / length;
+    };
+    // After so many rounds the rows are the same again.
+    constexpr int LEFT_ROWS = Product::LEFT_ALONG_K && HIGH > THREADS / 8 ? HIGH * 8 / THREADS : 1;
+    constexpr int RIGHT_ROWS = Product::RIGHT_ALONG_K && WIDE > THREADS / 8 ? WIDE * 8 / THREADS : 1;
+    decltype(of.left_of(0)) lefts[LEFT_ROWS];
+    decltype(of.right_of(0)) rights[RIGHT_ROWS];
+#pragma unroll
+    for (int c = 0; c < LEFT_ROWS; c++) lefts[c] = of.left_of(i0 + row_of(Product::LEFT_ALONG_K, HIGH, c));
+#pragma unroll
+    for (int c = 0; c < RIGHT_ROWS; c++) rights[c] = of.right_of(j0 + row_of(Product::RIGHT_ALONG_K, WIDE, c));
+
+    // Steps of the next factors but one are prepared while the next ones are loaded.
+    static_assert(DEPTH <= MOST_DEPTH, "streamed.py reserves too little shared memory");
+    Step* steps = (Step*)(shared + SHARED);
+    auto prepare = [&](int k0, int turn) {
+        if (Product::HAS_STEPS && thread < DEPTH) steps[turn * DEPTH + thread] = of.step(k0 + thread);
     };
     float held[LEFTS + RIGHTS];
-    auto load = [&](int k0) {
-        int i, k;
+    auto load = [&](int k0, int turn) {
 #pragma unroll
         for (int round = 0; round < LEFTS; round++) {
-            place_of(Product::LEFT_ALONG_K, HIGH, round, i, k);
-            held[round] = i0 + i < of.rows && k0 + k < end_k ? of.left(i0 + i, k0 + k) : 0.0f;
+            const int i = row_of(Product::LEFT_ALONG_K, HIGH, round), k = step_of(Product::LEFT_ALONG_K, HIGH, round);
+            const bool there = i0 + i < of.rows && k0 + k < end_k;
+            held[round] = of.left(there, lefts[round % LEFT_ROWS], k0 + k, steps[turn * DEPTH + k]);
         }
 #pragma unroll
         for (int round = 0; round < RIGHTS; round++) {
-            place_of(Product::RIGHT_ALONG_K, WIDE, round, i, k);
-            held[LEFTS + round] = j0 + i < Product::COLUMNS && k0 + k < end_k ? of.right(k0 + k, j0 + i) : 0.0f;
+            const int j = row_of(Product::RIGHT_ALONG_K, WIDE, round), k = step_of(Product::RIGHT_ALONG_K, WIDE, round);
+            const bool there = j0 + j < COLUMNS && k0 + k < end_k;
+            held[LEFTS + round] = of.right(there, rights[round % RIGHT_ROWS], k0 + k, steps[turn * DEPTH + k]);
         }
     };
     auto store = [&](float* stage) {
-        int i, k;
 #pragma unroll
         for (int round = 0; round < LEFTS; round++) {
-            place_of(Product::LEFT_ALONG_K, HIGH, round, i, k);
+            const int i = row_of(Product::LEFT_ALONG_K, HIGH, round), k = step_of(Product::LEFT_ALONG_K, HIGH, round);
             stage[k * LEFT + i] = held[round];
         }
 #pragma unroll
         for (int round = 0; round < RIGHTS; round++) {
-            place_of(Product::RIGHT_ALONG_K, WIDE, round, i, k);
-            stage[DEPTH * LEFT + k * RIGHT + i] = held[LEFTS + round];
+            const int j = row_of(Product::RIGHT_ALONG_K, WIDE, round), k = step_of(Product::RIGHT_ALONG_K, WIDE, round);
+            stage[DEPTH * LEFT + k * RIGHT + j] = held[LEFTS + round];
         }
     };
 
-    // This thread's elements: fours of rows, APART rows from each other, of four columns.
-    constexpr int APART = HIGH / ROUNDS_OF_FOUR, SUMS = ROUNDS_OF_FOUR * FOUR * FOUR;
-    const int group = thread / MEMBERS, member = thread % MEMBERS;
-    const int down = member / (WIDE / FOUR) * FOUR, right = member % (WIDE / FOUR) * FOUR;
-    auto row_of = [&](int e) { return e / (FOUR * FOUR) * APART + down + e / FOUR % FOUR; };
-    float sums[SUMS] = {};
-    load(first_k);
+    constexpr int FOURS_DOWN = fours_down(TILE), FOURS_ACROSS = fours_across(TILE);
+    constexpr int ACROSS = WIDE / FOURS_ACROSS / FOUR, DOWN = HIGH / FOURS_DOWN;  // fours of a thread are so far apart
+    const int group = thread / MEMBERS, down = thread % MEMBERS / ACROSS * FOUR, right = thread % ACROSS * FOUR;
+    float sums[FOURS_DOWN * FOUR][FOURS_ACROSS * FOUR] = {};
     __syncthreads();  // the tile before is no longer read
+    prepare(first_k, 0);
+    prepare(first_k + DEPTH, 1);
+    if (Product::HAS_STEPS) __syncthreads();
+    load(first_k, 0);
     store(shared);
     __syncthreads();
     for (int k0 = first_k, turn = 0; k0 < end_k; k0 += DEPTH, turn = 1 - turn) {
         const bool goes_on = k0 + DEPTH < end_k;
-        if (goes_on) load(k0 + DEPTH);
-        const float* lefts = shared + turn * STAGE + group * EACH * LEFT + down;
-        const float* rights = shared + turn * STAGE + DEPTH * LEFT + group * EACH * RIGHT + right;
+        if (goes_on) {
+            load(k0 + DEPTH, 1 - turn);
+            prepare(k0 + 2 * DEPTH, turn);
+        }
+        const float* left_at = shared + turn * STAGE + group * EACH * LEFT + down;
+        const float* right_at = shared + turn * STAGE + DEPTH * LEFT + group * EACH * RIGHT + right;
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
-            float4 l[ROUNDS_OF_FOUR];
+            float l[FOURS_DOWN * FOUR], r[FOURS_ACROSS * FOUR];
 #pragma unroll
-            for (int c = 0; c < ROUNDS_OF_FOUR; c++) l[c] = *(const float4*)(lefts + k * LEFT + c * APART);
-            const float4 r = *(const float4*)(rights + k * RIGHT);
-#pragma unroll
-            for (int c = 0; c < ROUNDS_OF_FOUR; c++) {
-                const float own[] = {l[c].x, l[c].y, l[c].z, l[c].w};
-#pragma unroll
-                for (int i = 0; i < FOUR; i++) {
-                    float* sum = sums + (c * FOUR + i) * FOUR;
-                    sum[0] += own[i] * r.x;
-                    sum[1] += own[i] * r.y;
-                    sum[2] += own[i] * r.z;
-                    sum[3] += own[i] * r.w;
-                }
+            for (int c = 0; c < FOURS_DOWN; c++) {
+                const float4 four = *(const float4*)(left_at + k * LEFT + c * DOWN);
+                l[c * FOUR] = four.x, l[c * FOUR + 1] = four.y, l[c * FOUR + 2] = four.z, l[c * FOUR + 3] = four.w;
             }
+#pragma unroll
+            for (int c = 0; c < FOURS_ACROSS; c++) {
+                const float4 four = *(const float4*)(right_at + k * RIGHT + c * ACROSS * FOUR);
+                r[c * FOUR] = four.x, r[c * FOUR + 1] = four.y, r[c * FOUR + 2] = four.z, r[c * FOUR + 3] = four.w;
+            }
+#pragma unroll
+            for (int i = 0; i < FOURS_DOWN * FOUR; i++)
+#pragma unroll
+                for (int j = 0; j < FOURS_ACROSS * FOUR; j++) sums[i][j] += l[i] * r[j];
         }
         if (goes_on) {
             store(shared + (1 - turn) * STAGE);
@@ -179,105 +210,172 @@ __device__ void product(const Memory& at, float* shared, int unit, const Product
         }
     }
 
-    if constexpr (GROUPS == 1 && SPLIT == 1) {
+    // The sums of all groups. Where these do not fit in shared memory, half of the groups hand theirs over first.
+    constexpr bool HALVES = GROUPS * HIGH * WIDE > SHARED;
+    constexpr int LEFT_OVER = HALVES ? GROUPS / 2 : GROUPS;
+    static_assert(LEFT_OVER * HIGH * WIDE <= SHARED, "streamed.py reserves too little shared memory");
+    auto each_of_own = [&](auto visit) {
 #pragma unroll
-        for (int e = 0; e < SUMS; e++) {
-            const int i = i0 + row_of(e), j = j0 + right + e % FOUR;
-            if (i < of.rows && j < Product::COLUMNS) of.done(i, j, sums[e]);
-        }
-        return;
-    }
+        for (int i = 0; i < FOURS_DOWN * FOUR; i++)
+#pragma unroll
+            for (int j = 0; j < FOURS_ACROSS * FOUR; j++) {
+                const int row = i / FOUR * DOWN + down + i % FOUR, column = j / FOUR * ACROSS * FOUR + right + j % FOUR;
+                visit(sums[i][j], shared[(group % LEFT_OVER * HIGH + row) * WIDE + column]);
+            }
+    };
+    auto write = [](float sum, float& place) { place = sum; };
     __syncthreads();  // the last factors are no longer read
-#pragma unroll
-    for (int e = 0; e < SUMS; e++) shared[(group * HIGH + row_of(e)) * WIDE + right + e % FOUR] = sums[e];
+    if (HALVES) {
+        if (group >= LEFT_OVER) each_of_own(write);
+        __syncthreads();
+        if (group < LEFT_OVER) each_of_own([](float& sum, float place) { sum += place; });
+        __syncthreads();
+    }
+    if (group < LEFT_OVER) each_of_own(write);
     __syncthreads();
-    float* parts = at.parts + TILE.parts_at + tile * SPLIT * HIGH * WIDE;
+
+    // From here on each thread has some elements; adjacent threads write adjacent numbers.
+    constexpr int ELEMENTS = divided_up(HIGH * WIDE, THREADS), FEW = ELEMENTS < 8 ? ELEMENTS : 8;
+    auto place = [&](int number) {
+        const int e = number * THREADS + thread;
+        return Product::DOWN ? e % HIGH * WIDE + e / HIGH : e;
+    };
     auto sum_of_groups = [&](int e) {
         float sum = 0.0f;
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++) sum += shared[g * HIGH * WIDE + e];
+        for (int g = 0; g < LEFT_OVER; g++) sum += shared[g * HIGH * WIDE + e];
         return sum;
     };
+    float* parts = at.parts + TILE.parts_at + tile * SPLIT * HIGH * WIDE;
     if constexpr (SPLIT > 1) {
-        for (int e = thread; e < HIGH * WIDE; e += THREADS) parts[share * HIGH * WIDE + e] = sum_of_groups(e);
+#pragma unroll
+        for (int c = 0; c < ELEMENTS; c++) parts[share * HIGH * WIDE + place(c)] = sum_of_groups(place(c));
         if (!is_last(at.arrivals + TILE.arrivals_at + tile, SPLIT)) return;
     }
-    for (int e = thread; e < HIGH * WIDE; e += THREADS) {
-        // Adjacent threads write adjacent numbers.
-        const int i = Product::DOWN ? e % HIGH : e / WIDE, j = Product::DOWN ? e / HIGH : e % WIDE;
-        if (i0 + i >= of.rows || j0 + j >= Product::COLUMNS) continue;
-        float sum = 0.0f;
-        if constexpr (SPLIT == 1) sum = sum_of_groups(i * WIDE + j);
-        else
-#pragma unroll 4
-            for (int s = 0; s < SPLIT; s++) sum += read_from_all(parts + (s * HIGH + i) * WIDE + j);
-        of.done(i0 + i, j0 + j, sum);
+#pragma unroll
+    for (int c0 = 0; c0 < ELEMENTS; c0 += FEW) {
+        float found[FEW] = {};
+        decltype(of.early(0, 0)) before[FEW];
+#pragma unroll
+        for (int c = 0; c < FEW; c++) {
+            const int e = place(c0 + c), i = i0 + e / WIDE, j = j0 + e % WIDE;
+            before[c] = of.early(min(i, of.rows - 1), min(j, COLUMNS - 1));
+            if (SPLIT == 1) found[c] = sum_of_groups(e);
+        }
+        if constexpr (SPLIT > 1) {
+            constexpr int AT_ONCE = 16 / FEW;
+#pragma unroll AT_ONCE
+            for (int s = 0; s < SPLIT; s++)
+#pragma unroll
+                for (int c = 0; c < FEW; c++) found[c] += read_from_all(parts + s * HIGH * WIDE + place(c0 + c));
+        }
+#pragma unroll
+        for (int c = 0; c < FEW; c++) {
+            const int e = place(c0 + c), i = i0 + e / WIDE, j = j0 + e % WIDE;
+            if (i < of.rows && j < COLUMNS) of.done(i, j, found[c], before[c]);
+        }
     }
 }
 
-// Where filter `tap` of layer LAYER lies at the pixel `to` of its result: the pixel below, or -1 outside of the image.
+// Handing dC/dA of a number of map LAYER down: to the deltas of that layer, through pools to the largest of each window.
+// look_below() reads what give() needs: the activation, or the largest one, and its place in its window.
+struct Below {
+    float a;
+    int largest;
+};
 template <int LAYER>
-__device__ int pixel_below(int to, int tap) {
-    constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
-    const int y = to / here.width * here.stride - here.before + tap / here.k;
-    const int x = to % here.width * here.stride - here.before + tap % here.k;
-    return y >= 0 && y < below.height && x >= 0 && x < below.width ? y * below.width + x : -1;
-}
-// The number below that input `k` of a neuron or a filter meets, for row i of the product of forward or weights.
-template <int LAYER>
-__device__ float input_of(const Memory& at, int row, int k) {
-    const float* A = map_of<LAYER - 1>(at);
-    if constexpr (is_dense(LAYER)) return A[row * numbers(LAYER - 1) + k];
-    const int below = pixel_below<LAYER>(row % pixels(LAYER), k % taps(LAYER));
-    const int image = row / pixels(LAYER) * layer(LAYER - 1).channels + k / taps(LAYER);
-    return below < 0 ? 0.0f : A[image * pixels(LAYER - 1) + below];
-}
-// Of (batch, channels, pixels), where channel j of row i is: a row is a pixel of a sample.
-template <int LAYER>
-__device__ int place_in_map(int i, int j) {
-    return (i / pixels(LAYER) * layer(LAYER).channels + j) * pixels(LAYER) + i % pixels(LAYER);
-}
-
-// Hands dC/dA of a number of map LAYER down: to the deltas of that layer, through pools to the largest of each window.
-template <int LAYER>
-__device__ void give(const Memory& at, int sample, int number, float gradient) {
-    if constexpr (LAYER < FIRST) return;
-    else if constexpr (layer(LAYER).kind == POOL) {
+__device__ Below look_below(const Memory& at, int sample, int number) {
+    if constexpr (LAYER < FIRST) return {};
+    else if constexpr (has_weights(LAYER)) return {map_of<LAYER>(at)[sample * numbers(LAYER) + number], 0};
+    else {
         constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
         const int channel = number / pixels(LAYER), y = number / here.width % here.height, x = number % here.width;
         const int corner = (channel * below.height + y * here.k) * below.width + x * here.k;
-        const float* map = map_of<LAYER - 1>(at) + sample * numbers(LAYER - 1);
-        const float top = map_of<LAYER>(at)[sample * numbers(LAYER) + number];
-        bool found = false;  // the first of equals
-        for (int i = 0; i < here.k; i++)
-            for (int j = 0; j < here.k; j++) {
-                const int place = corner + i * below.width + j;
-                const bool is_top = !found && map[place] == top;
-                found = found || is_top;
-                give<LAYER - 1>(at, sample, place, is_top ? gradient : 0.0f);
-            }
+        const float* map = map_of<LAYER - 1>(at) + sample * numbers(LAYER - 1) + corner;
+        Below found = {*map, 0};
+#pragma unroll
+        for (int p = 1; p < here.k * here.k; p++) {  // the first of equals
+            const float a = map[p / here.k * below.width + p % here.k];
+            if (a > found.a) found = {a, p};
+        }
+        return found;
+    }
+}
+template <int LAYER>
+__device__ void give(const Memory& at, int sample, int number, float gradient, Below seen) {
+    if constexpr (LAYER < FIRST) return;
+    else if constexpr (has_weights(LAYER)) {
+        deltas_of<LAYER>(at)[sample * numbers(LAYER) + number] = gradient * slope(layer(LAYER).activation, seen.a);
     } else {
-        const int place = sample * numbers(LAYER) + number;
-        deltas_of<LAYER>(at)[place] = gradient * slope(layer(LAYER).activation, map_of<LAYER>(at)[place]);
+        constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
+        const int channel = number / pixels(LAYER), y = number / here.width % here.height, x = number % here.width;
+        const int corner = (channel * below.height + y * here.k) * below.width + x * here.k;
+#pragma unroll
+        for (int p = 0; p < here.k * here.k; p++) {
+            const int place = corner + p / here.k * below.width + p % here.k;
+            Below its = {seen.a, 0};
+            if constexpr (!has_weights(LAYER - 1)) its = look_below<LAYER - 1>(at, sample, place);
+            give<LAYER - 1>(at, sample, place, p == seen.largest ? gradient : 0.0f, its);
+        }
     }
 }
 
 // ---- the three products of a layer: rows are samples, or their pixels; columns neurons, or filters
+//
+// Of a convolution, the numbers that meet a row and an input lie at row.at + input.at, unless they are outside of the
+// image. One of both is a step along k, and prepared once for all threads.
+
+struct Place {
+    int at, y, x;
+};
+// A pixel of the result of layer LAYER: the pixel below at which a filter begins.
+template <int LAYER>
+__device__ Place pixel_of_result(int row) {
+    constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
+    const int pixel = row % pixels(LAYER);
+    const int y = pixel / here.width * here.stride - here.before, x = pixel % here.width * here.stride - here.before;
+    return {row / pixels(LAYER) * numbers(LAYER - 1) + y * below.width + x, y, x};
+}
+template <int LAYER>
+__device__ Place input_of_filter(int input) {
+    constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
+    const int y = input % taps(LAYER) / here.k, x = input % taps(LAYER) % here.k;
+    return {input / taps(LAYER) * pixels(LAYER - 1) + y * below.width + x, y, x};
+}
+template <int LAYER>
+__device__ float number_below(const float* A, bool there, int at, int y, int x) {
+    there = there && (unsigned)y < layer(LAYER - 1).height && (unsigned)x < layer(LAYER - 1).width;
+    return there ? A[at] : 0.0f;
+}
 
 template <int LAYER>
 struct Forward {
     static constexpr Tile TILE = layer(LAYER).forward;
-    static constexpr bool LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = true, DOWN = !is_dense(LAYER);
-    static constexpr int COLUMNS = layer(LAYER).channels, MOST_DEPTH = inputs(LAYER), MOST_ROWS = BATCH * pixels(LAYER);
+    static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = true;
+    static constexpr bool DOWN = !is_dense(LAYER);
+    static constexpr int COLUMNS = layer(LAYER).channels, WHOLE = inputs(LAYER), MOST_ROWS = BATCH * pixels(LAYER);
     const Memory& at;
-    const int rows = at.rows * pixels(LAYER), depth = MOST_DEPTH;
-    const float *W = at.parameters + layer(LAYER).parameters_at, *b = W + COLUMNS * MOST_DEPTH;
+    const int rows = at.rows * pixels(LAYER), depth = WHOLE;
+    const float *A = map_of<LAYER - 1>(at), *W = at.parameters + layer(LAYER).parameters_at, *b = W + COLUMNS * WHOLE;
 
-    __device__ float left(int i, int k) const { return input_of<LAYER>(at, i, k); }
-    __device__ float right(int k, int j) const { return W[j * MOST_DEPTH + k]; }
-    __device__ void done(int i, int j, float sum) const {
-        const int place = place_in_map<LAYER>(i, j);
-        const float a = activate(layer(LAYER).activation, sum + b[j]);
+    __device__ Step step(int k) const {
+        const Place input = input_of_filter<LAYER>(k);
+        return {input.at, input.y, input.x, 0};
+    }
+    __device__ Place left_of(int i) const {
+        if constexpr (is_dense(LAYER)) return {i * WHOLE, 0, 0};
+        else return pixel_of_result<LAYER>(i);
+    }
+    __device__ int right_of(int j) const { return j * WHOLE; }
+    __device__ float left(bool there, Place row, int k, const Step& step) const {
+        if constexpr (is_dense(LAYER)) return there ? A[row.at + k] : 0.0f;
+        else return number_below<LAYER>(A, there, row.at + step.at, row.y + step.y, row.x + step.x);
+    }
+    __device__ float right(bool there, int row, int k, const Step&) const { return there ? W[row + k] : 0.0f; }
+    __device__ float early(int i, int j) const { return b[j]; }
+    __device__ void done(int i, int j, float sum, float bias) const {
+        const int place = (i / pixels(LAYER) * COLUMNS + j) * pixels(LAYER) + i % pixels(LAYER);
+        const float a = activate(layer(LAYER).activation, sum + bias);
         at.A[layer(LAYER).map_at + place] = a;
         if constexpr (LAYER == LAYERS && OUTPUT != SOFTMAX) {
             const float g = cost_gradient(COST, a, at.Y[place]);
@@ -286,34 +384,46 @@ struct Forward {
     }
 };
 
-// dC/dA of the layer below, of which rows are the pixels and columns the channels.
+// dC/dA of the layer below, of which rows are the pixels and columns the channels. Tap (i, j) of a filter meets pixel
+// (y, x) at the pixel ((y + before − i) / stride, (x + before − j) / stride) of the result, where these are whole.
 template <int LAYER>
 struct Deltas {
     static constexpr Tile TILE = layer(LAYER).deltas;
-    static constexpr bool LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = !is_dense(LAYER), DOWN = !is_dense(LAYER);
-    static constexpr int COLUMNS = is_dense(LAYER) ? numbers(LAYER - 1) : layer(LAYER - 1).channels;
+    static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = false;
+    static constexpr bool DOWN = !is_dense(LAYER);
+    static constexpr Row HERE = layer(LAYER), BELOW = layer(LAYER - 1);
+    static constexpr int COLUMNS = is_dense(LAYER) ? numbers(LAYER - 1) : BELOW.channels;
     static constexpr int PIXELS = is_dense(LAYER) ? 1 : pixels(LAYER - 1), MOST_ROWS = BATCH * PIXELS;
-    static constexpr int MOST_DEPTH = layer(LAYER).channels * taps(LAYER);
+    static constexpr int WHOLE = HERE.channels * taps(LAYER);
     const Memory& at;
-    const int rows = at.rows * PIXELS, depth = MOST_DEPTH;
-    const float *D = deltas_of<LAYER>(at), *W = at.parameters + layer(LAYER).parameters_at;
+    const int rows = at.rows * PIXELS, depth = WHOLE;
+    const float *D = deltas_of<LAYER>(at), *W = at.parameters + HERE.parameters_at;
 
-    __device__ float left(int i, int k) const {
-        if constexpr (is_dense(LAYER)) return D[i * MOST_DEPTH + k];
-        // The pixel of the result at which tap k meets pixel i.
-        constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
-        const int tap = k % taps(LAYER), pixel = i % PIXELS;
-        const int y = pixel / below.width + here.before - tap / here.k, x = pixel % below.width + here.before - tap % here.k;
-        const bool meets = y >= 0 && x >= 0 && y % here.stride == 0 && x % here.stride == 0 &&
-                           y / here.stride < here.height && x / here.stride < here.width;
-        const int image = i / PIXELS * here.channels + k / taps(LAYER);
-        return meets ? D[image * pixels(LAYER) + y / here.stride * here.width + x / here.stride] : 0.0f;
+    __device__ Step step(int k) const {
+        const int tap = k % taps(LAYER), y = tap / HERE.k, x = tap % HERE.k;
+        const int back = y / HERE.stride * HERE.width + x / HERE.stride;
+        return {k / taps(LAYER) * pixels(LAYER) - back, y, x, k / taps(LAYER) * COLUMNS * taps(LAYER) + tap};
     }
-    __device__ float right(int k, int j) const {
-        return W[(k / taps(LAYER) * COLUMNS + j) * taps(LAYER) + k % taps(LAYER)];
+    __device__ Place left_of(int i) const {
+        if constexpr (is_dense(LAYER)) return {i * WHOLE, 0, 0};
+        const int y = i % PIXELS / BELOW.width + HERE.before, x = i % PIXELS % BELOW.width + HERE.before;
+        return {i / PIXELS * numbers(LAYER) + y / HERE.stride * HERE.width + x / HERE.stride, y, x};
     }
-    __device__ void done(int i, int j, float sum) const {
-        give<LAYER - 1>(at, i / PIXELS, j * PIXELS + i % PIXELS, sum);
+    __device__ int right_of(int j) const { return j * taps(LAYER); }
+    __device__ float left(bool there, Place row, int k, const Step& step) const {
+        if constexpr (is_dense(LAYER)) return there ? D[row.at + k] : 0.0f;
+        const int y = row.y - step.y, x = row.x - step.x;
+        there = there && y % HERE.stride == 0 && x % HERE.stride == 0 && y >= 0 && x >= 0;
+        return there && y / HERE.stride < HERE.height && x / HERE.stride < HERE.width ? D[row.at + step.at] : 0.0f;
+    }
+    __device__ float right(bool there, int column, int k, const Step& step) const {
+        return there ? W[column + (is_dense(LAYER) ? k * COLUMNS : step.other)] : 0.0f;
+    }
+    __device__ Below early(int i, int j) const {
+        return look_below<LAYER - 1>(at, i / PIXELS, j * PIXELS + i % PIXELS);
+    }
+    __device__ void done(int i, int j, float sum, Below below) const {
+        give<LAYER - 1>(at, i / PIXELS, j * PIXELS + i % PIXELS, sum, below);
     }
 };
 
@@ -321,19 +431,47 @@ struct Deltas {
 template <int LAYER>
 struct Weights {
     static constexpr Tile TILE = layer(LAYER).weights;
-    static constexpr bool LEFT_ALONG_K = !is_dense(LAYER), RIGHT_ALONG_K = !is_dense(LAYER), DOWN = false;
-    static constexpr int COLUMNS = inputs(LAYER) + 1, MOST_ROWS = layer(LAYER).channels, MOST_DEPTH = BATCH * pixels(LAYER);
+    static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = !is_dense(LAYER), RIGHT_ALONG_K = !is_dense(LAYER);
+    static constexpr bool DOWN = false;
+    static constexpr int INPUTS = inputs(LAYER), COLUMNS = INPUTS + 1, MOST_ROWS = layer(LAYER).channels;
+    static constexpr int WHOLE = BATCH * pixels(LAYER);
+    struct Parameter {
+        float w, m, v;
+    };
     const Memory& at;
     const int rows = MOST_ROWS, depth = at.rows * pixels(LAYER);
-    const float* D = deltas_of<LAYER>(at);
+    const float *A = map_of<LAYER - 1>(at), *D = deltas_of<LAYER>(at);
 
-    __device__ float left(int i, int k) const { return D[place_in_map<LAYER>(k, i)]; }
-    __device__ float right(int k, int j) const { return j < inputs(LAYER) ? input_of<LAYER>(at, k, j) : 1.0f; }
-    __device__ void done(int i, int j, float sum) const {
-        const int own = j < inputs(LAYER) ? i * inputs(LAYER) + j : MOST_ROWS * inputs(LAYER) + i;
-        const int place = layer(LAYER).parameters_at + own;
-        float& w = at.parameters[place];
-        w = moved(w, sum / at.rows, at.M + place, at.V + place, at.step);
+    __device__ Step step(int k) const {
+        const Place pixel = pixel_of_result<LAYER>(k);
+        return {pixel.at, pixel.y, pixel.x, k / pixels(LAYER) * numbers(LAYER) + k % pixels(LAYER)};
+    }
+    __device__ int left_of(int i) const { return i * pixels(LAYER); }
+    __device__ Place right_of(int j) const {  // of the bias, at is -1
+        if constexpr (is_dense(LAYER)) return {j < INPUTS ? j : -1, 0, 0};
+        if (j >= INPUTS) return {-1, 0, 0};
+        return input_of_filter<LAYER>(j);
+    }
+    __device__ float left(bool there, int row, int k, const Step& step) const {
+        return there ? D[row + (is_dense(LAYER) ? k * MOST_ROWS : step.other)] : 0.0f;
+    }
+    __device__ float right(bool there, Place input, int k, const Step& step) const {
+        if (input.at < 0) return 1.0f;
+        if constexpr (is_dense(LAYER)) return there ? A[k * INPUTS + input.at] : 0.0f;
+        else return number_below<LAYER>(A, there, step.at + input.at, step.y + input.y, step.x + input.x);
+    }
+    __device__ int place_of(int i, int j) const {
+        return layer(LAYER).parameters_at + (j < INPUTS ? i * INPUTS + j : MOST_ROWS * INPUTS + i);
+    }
+    __device__ Parameter early(int i, int j) const {
+        const int place = place_of(i, j);
+        return {at.parameters[place], HAS_M ? at.M[place] : 0.0f, HAS_V ? at.V[place] : 0.0f};
+    }
+    __device__ void done(int i, int j, float sum, Parameter own) const {
+        const int place = place_of(i, j);
+        at.parameters[place] = moved(own.w, sum / at.rows, &own.m, &own.v, at.step);
+        if (HAS_M) at.M[place] = own.m;
+        if (HAS_V) at.V[place] = own.v;
     }
 };
 
@@ -439,6 +577,9 @@ __device__ void head(const Memory& at, float* shared) {
         __syncthreads();
         for (int k = thread; k < INPUTS; k += THREADS) {
             float g[TOGETHER] = {};
+            Below below[TOGETHER];
+#pragma unroll
+            for (int s = 0; s < TOGETHER; s++) below[s] = look_below<LAYER - 1>(at, min(first + s, at.rows - 1), k);
 #pragma unroll
             for (int o = 0; o < OUTPUTS; o++) {
                 const float w = W[o * INPUTS + k];
@@ -447,7 +588,7 @@ __device__ void head(const Memory& at, float* shared) {
             }
 #pragma unroll
             for (int s = 0; s < TOGETHER; s++)
-                if (first + s < at.rows) give<LAYER - 1>(at, first + s, k, g[s]);
+                if (first + s < at.rows) give<LAYER - 1>(at, first + s, k, g[s], below[s]);
         }
     }
 }
@@ -482,7 +623,7 @@ __device__ void backward_from(const Memory& at, float* shared, Meet meet) {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 network_epoch(float* parameters, float* M, float* V, const float* X, const float* Y, float* A, float* D, float* parts,
               int* arrivals, int n, int steps, float rate) {
-    __shared__ __align__(16) float shared[SHARED];
+    __shared__ __align__(16) float shared[SHARED + 2 * MOST_DEPTH * (int)(sizeof(Step) / 4)];
     int met = 0;
     // The first counter is that of the barrier.
     auto meet = [&] { meet_grid(arrivals, ++met * BLOCKS); };
