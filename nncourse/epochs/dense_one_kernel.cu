@@ -64,6 +64,7 @@ constexpr int TAKEN = divided_up(BATCH, 32 / GROUP) * (32 / GROUP);  // rows of 
 constexpr bool IDLE = THREADS > WORKERS * 32;  // whether a warp has nothing to do for layer 1
 constexpr bool DIRECT = RULE == SGD && !HAS_V;  // W <- W - rate G: each sample's part of G is subtracted at once
 static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
+static_assert(STAGES == 2 || !KEEPS, "inputs are replaced after their last use");
 static_assert(STAGES == 1 ? PRIVATE : WARPS_J == 1 || !PRIVATE, "two warps would copy the same inputs");
 
 // The part of layer `layer` that a block keeps, and its offset in a row of all layers or among all weights. Elements
@@ -485,9 +486,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     // smaller.
     const float down_whole = (DIRECT ? -rate : 1.0f) / BATCH, down_last = (DIRECT ? -rate : 1.0f) / max(1, n % BATCH);
 
-    // If there are enough registers, a thread keeps the inputs that it reads until it updates its weights.
-    constexpr bool KEEPS = SAMPLES == BATCH && STAGES == 2 && 4 * QUADS * BATCH <= 80;
-    float4 kept_x[KEEPS ? BATCH : 1][QUADS];
+    float4 kept_x[KEEPS ? BATCH : 1][QUADS];  // the inputs that this thread has read, for the update, if KEEPS
     for (int start = 0, step = 0; start < n; start += BATCH, step++) {
         const int next = start + BATCH, turn = step % 2, stage = step % STAGES, mark = step / 2 + 1;
         ask(next);
@@ -508,7 +507,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
 #pragma unroll
                 for (int q = 0; q < QUADS; q++) {
                     const float4 x = *(const float4*)&at.x[stage][copy][s0 + s][column[q]];
-                    if (KEEPS) kept_x[s][q] = x;
+                    if (KEEPS) kept_x[s0 + s][q] = x;
 #pragma unroll
                     for (int i = 0; i < NEURONS; i++) {
                         float& sum = z[s * NEURONS + i];
@@ -530,8 +529,8 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                 if (first + c < end && j < OWN) *to = WARPS_K > 1 ? z[c] : activated;
             }
         };
-        // With one stage, the first samples need not wait for the copies of the last.
-        constexpr int WAITS = STAGES == 1 && BATCH / SAMPLES <= 8 ? BATCH / SAMPLES : 1, AT_ONCE = BATCH / WAITS;
+        // With one stage, the first samples need not wait for the copies of the last. Registers cannot be indexed.
+        constexpr int WAITS = KEEPS || (STAGES == 1 && BATCH / SAMPLES <= 8) ? BATCH / SAMPLES : 1, AT_ONCE = BATCH / WAITS;
         if (works)
             upwards<0, WAITS - 1>([&](auto number) {
                 constexpr int from = number.number * AT_ONCE;
@@ -586,18 +585,26 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
             upwards<2, LAYERS>([&](auto number) {
                 constexpr int layer = number.number, neurons = width(layer), first = place(layer), below = place(layer - 1);
                 if constexpr (layer == 2 && MEETING != ALONE) {
-                    for (int j = member; j < neurons; j += GROUP) {
-                        float z = at.b[first + j], parts[BLOCKS];
-                        auto place = [&](int from) { return meeting_place + part_at(turn, from, s, j); };
-                        if (MEETING == TOLD) {
-                            listen(parts, place);
-                            hear_missing(parts, mark, place);
+                    constexpr int at_once = neurons <= 4 * GROUP ? divided_up(neurons, GROUP) : 1;
+                    for (int j0 = member; j0 < neurons; j0 += at_once * GROUP) {
+                        float z[at_once];
+                        for (bool all = false; !all;) {  // until every part is of this turn
+                            all = true;
+#pragma unroll
+                            for (int c = 0; c < at_once; c++) z[c] = at.b[first + min(j0 + c * GROUP, neurons - 1)];
+#pragma unroll(48 / at_once)
+                            for (int from = 0; from < BLOCKS; from++)
+#pragma unroll
+                                for (int c = 0; c < at_once; c++) {
+                                    const int j = min(j0 + c * GROUP, neurons - 1);
+                                    const float part = handed_over(at, meeting_place, part_at(turn, from, s, j));
+                                    all = all && (MEETING != TOLD || is_of(part, mark));
+                                    z[c] += MEETING == TOLD ? unmarked(part) : part;
+                                }
                         }
 #pragma unroll
-                        for (int from = 0; from < BLOCKS; from++)
-                            z += MEETING == TOLD ? parts[from]
-                                                 : handed_over(at, meeting_place, part_at(turn, from, s, j));
-                        a[first + j] = activate(activation(layer), z);
+                        for (int c = 0; c < at_once; c++)
+                            if (j0 + c * GROUP < neurons) a[first + j0 + c * GROUP] = activate(activation(layer), z[c]);
                     }
                 } else {
                     weighted_sums<layer>(at, a + below, member, [&](int j, int share, bool there, float z) {

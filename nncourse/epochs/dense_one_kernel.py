@@ -55,6 +55,7 @@ class Plan:
     group: int
     stages: int
     private: bool = False
+    keeps: bool = False
     ahead: int = 0
     memory: int = IN_REGISTERS
 
@@ -114,15 +115,19 @@ def _layout(
         group = chosen.get("group", group)
         threads = chosen.get("threads", max(threads, min(most, ceil(batch * group / 32) * 32)))
         if threads <= 1024:
+            # Registers of a thread: 512 for the warps, of which a quarter of the multiprocessor has so many.
+            registers = min(255, 512 // ceil(threads / 128) // 8 * 8) - OTHER_REGISTERS
             # Forward, a thread holds sums; in an update, gradients.
             remembered = weights * len(rule.memory)
-            registers = min(255, 65536 // threads // 8 * 8) - OTHER_REGISTERS
-            fits = weights + remembered + max(samples * neurons, weights) <= registers
+            needed = weights + remembered + (max(samples * neurons, weights) if rule != PLAIN else 0)
+            inputs = 4 * quads * batch
+            keeps = chosen.get("keeps", samples == batch and inputs <= 80 and needed + inputs <= registers)
             return Plan(
                 blocks, meeting, threads, lanes, quads, neurons, samples, group, stages,
                 private=stages == 1 or chosen.get("private", meeting == TOLD and warps_j == 1),
+                keeps=stages == 2 and keeps,
                 ahead=chosen.get("ahead", 2 if meeting == TOLD else 0),
-                memory=IN_REGISTERS if fits or not remembered else IN_SHARED,
+                memory=IN_REGISTERS if needed <= registers or not remembered else IN_SHARED,
             )  # fmt: skip
     return None
 
@@ -218,7 +223,10 @@ def epoch(
     made: Plan | None = None,
     **emulator,
 ) -> None:
-    """All steps of the epoch in one launch. `memory`: the arrays that the rule has. `chip` and `made` select a layout."""
+    """All steps of the epoch in one launch. `memory`: M and V, those that the rule has.
+
+    `chip` and `made` select a layout other than that for this GPU.
+    """
     batch = min(batch, max(1, len(X)))
     gpu = devices.on_gpu(parameters)
     chip = chip or (this_chip() if gpu else EMULATED)

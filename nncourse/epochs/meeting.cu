@@ -143,22 +143,6 @@ __device__ void hear(float (&numbers)[COUNT], int turn, Place place) {
     for (int i = 0; i < COUNT; i++) numbers[i] = unmarked(numbers[i]);
 }
 
-// As hear(), but reads only those again that are missing: for many numbers, most of which are there.
-template <int COUNT, typename Place>
-__device__ void hear_missing(float (&numbers)[COUNT], int turn, Place place) {
-    for (bool all = false; !all;) {
-        all = true;
-#pragma unroll
-        for (int i = 0; i < COUNT; i++)
-            if (!is_of(numbers[i], turn)) {
-                numbers[i] = read_from_all(place(i));
-                all = false;
-            }
-    }
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) numbers[i] = unmarked(numbers[i]);
-}
-
 // The emulator needs a barrier before the first listen(); a GPU does not.
 __device__ void begin_to_listen() {
 #ifdef CUDA_ON_CPU
