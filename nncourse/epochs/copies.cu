@@ -20,3 +20,24 @@ __device__ void wait_for_copies() {
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
+
+// The copies that this thread has started since the last call are a group. wait_for_copies_before<LATER> waits for all
+// groups of this thread but the last LATER.
+__device__ void end_of_copies() {
+#ifndef COPIES_AT_ONCE
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int LATER>
+__device__ void wait_for_copies_before() {
+#ifndef COPIES_AT_ONCE
+    asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+#endif
+}
+
+// Brings 128 bytes from memory to the L2 cache.
+__device__ void prefetch_line(const float* from) {
+#ifndef CUDA_ON_CPU
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+#endif
+}

@@ -1,11 +1,13 @@
-// dense_sgd_epoch in one launch: the weights stay in registers and shared memory for all steps; the samples are
-// streamed. Versions of one_kernel (MEETING):
+// An epoch of a dense network in one launch, by any optimizer: the kernel one_kernel of dense_sgd_epoch, and of
+// network_epoch. The weights stay in registers and shared memory for all steps; the samples are streamed. Versions
+// (MEETING):
 //   ALONE    one block: no block waits for another
 //   CLUSTER  layer 1 over 8 blocks, which write to each other's shared memory (from Hopper on)
 //   GRID     layer 1 over up to 48 blocks, which exchange through global memory (any GPU)
 // dense_one_kernel.py chooses one by the amount of work.
 //
 //   nncourse check dense_sgd_epoch --kernel one_kernel   (--emulate without a GPU)
+//   nncourse check network_epoch --kernel one_kernel
 //   nncourse time dense_sgd_epoch --kernel graph --kernel one_kernel
 //   python -m benchmarks.gpu --only epochs,floors        beside PyTorch and JAX, and what a step costs at least
 //
@@ -20,11 +22,20 @@
 //   these layers, forward and backward, without waiting for other threads.
 //
 // A step: layer 1 forward | barrier | the layers above, forward and backward | barrier | update of all weights. Several
-// blocks also synchronise once per step, because each needs all partial sums of layer 2.
+// blocks also exchange once per step, because each needs all partial sums of layer 2.
+//
+// What an optimizer remembers of a weight is beside it: for layer 1 in registers, in shared memory, or where they do not
+// suffice in global memory (MEMORY); for the layers above in shared memory.
 
 #define ALONE 0
 #define CLUSTER 1
 #define GRID 2
+#define TOLD 3
+
+#define IN_REGISTERS 0
+#define IN_SHARED 1
+#define IN_GLOBAL 2
+
 // ---- sizes
 
 __device__ constexpr int width(int layer) {  // neurons of a layer; layer 0: the inputs; 0 above the outputs
@@ -49,7 +60,12 @@ constexpr int ZEROS = divided_up(width(0), 4) * 4;          // offset of the fou
 constexpr int GROUPS = THREADS / GROUP;                     // samples processed in parallel in the layers above
 constexpr int ROUNDS = divided_up(BATCH, GROUPS);
 constexpr int ROWS = ROUNDS * GROUPS;                       // every group has a sample; surplus rows are unused
+constexpr int TAKEN = divided_up(BATCH, 32 / GROUP) * (32 / GROUP);  // rows of the warps that have a sample
+constexpr bool IDLE = THREADS > WORKERS * 32;  // whether a warp has nothing to do for layer 1
+constexpr bool DIRECT = RULE == SGD && !HAS_V;  // W <- W - rate G: each sample's part of G is subtracted at once
 static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
+static_assert(STAGES == 2 || !KEEPS, "inputs are replaced after their last use");
+static_assert(STAGES == 1 ? PRIVATE : WARPS_J == 1 || !PRIVATE, "two warps would copy the same inputs");
 
 // The part of layer `layer` that a block keeps, and its offset in a row of all layers or among all weights. Elements
 // are read as float4: every layer and every row of weights begins at a multiple of 4, and is padded with zeros.
@@ -91,6 +107,13 @@ struct Shared {
     float y[2][ROWS][OUTPUTS];                     // targets of this batch and of the next
     float b[ALL];                                  // biases of layers 2 and above
     float parts[MEETING == CLUSTER ? 2 * BLOCKS * ROWS * width(2) : 1];  // partial sums of layer 2, one per block
+    // What the optimizer remembers: of the weights w, of the biases b and those of layer 1, of layer 1's weights.
+    alignas(16) float m[HAS_M ? weights_at(LAYERS + 1) + 4 : 1];
+    alignas(16) float v[HAS_V ? weights_at(LAYERS + 1) + 4 : 1];
+    float b_m[HAS_M ? ALL : 1], b_v[HAS_V ? ALL : 1];
+    float m1[HAS_M && MEMORY == IN_SHARED ? NEURONS * 4 * QUADS * WORKERS * 32 : 1];
+    float v1[HAS_V && MEMORY == IN_SHARED ? NEURONS * 4 * QUADS * WORKERS * 32 : 1];
+    Numbers numbers[2];  // of this step and of the next, for Adam
 };
 static_assert(sizeof(Shared) <= SHARED_BYTES, "dense_one_kernel.py reserves too little shared memory");
 
@@ -100,7 +123,7 @@ static_assert(sizeof(Shared) <= SHARED_BYTES, "dense_one_kernel.py reserves too 
 // shared memory. Converting an address takes time, so only the base address is converted, once: `memory_at`.
 __device__ void copy_later(unsigned memory_at, float* to, const float* from, bool there) {
 #ifdef COPIES_AT_ONCE
-    for (int i = 0; i < COPY; i++) to[i] = there ? from[i] : 0.0f;
+    for (int i = 0; i < COPY; i++) to[i] = there ? __ldg(from + i) : 0.0f;
 #else
     extern __shared__ __align__(16) float memory[];
     const unsigned address = memory_at + (unsigned)((char*)to - (char*)memory);
@@ -120,9 +143,11 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
 __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
     return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
 }
-__device__ void hand_over(Shared& at, float* meeting_place, int turn, int place, int to, float part) {
+__device__ void hand_over(Shared& at, float* meeting_place, int turn, int mark, int place, int to, float part) {
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
     send(part, &at.parts[place], &at.handed_over[turn], to);
+#elif MEETING == TOLD
+    if (to == 0) tell(meeting_place + place, part, mark);
 #else
     if (to == 0) meeting_place[place] = part;  // in global memory, where all blocks read it
 #endif
@@ -143,7 +168,7 @@ __device__ void make_counters(Shared& at) {
 }
 __device__ void expect_parts(Shared& at, int turn) {
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
-    expect(&at.handed_over[turn], 4 * BLOCKS * ROWS * width(2));
+    expect(&at.handed_over[turn], 4 * BLOCKS * TAKEN * width(2));
 #endif
 }
 __device__ void wait_for_parts(Shared& at, int turn, int time) {
@@ -163,6 +188,12 @@ __device__ void meet(int* arrived, int wanted) {
 #endif
 }
 
+template <bool FIRST, typename A, typename B>
+__device__ auto& select(A& first, B& second) {
+    if constexpr (FIRST) return first;
+    else return second;
+}
+
 // Makes the compiler compute a number here, in every thread, not later in the branch that stores it. A warp would wait
 // for the result in each such branch; without branches it waits for many results at once.
 __device__ void computed_here(float& number) {
@@ -173,10 +204,20 @@ __device__ void computed_here(float& number) {
 
 // ---- outputs
 
-// Replaces the z of a sample's outputs by their softmax. Every thread of the group computes the whole sum.
+// Replaces the z of a sample's outputs by their softmax. Every thread of the group computes the whole sum; where there
+// are enough threads, each computes one of its terms.
 __device__ void softmax(float* a, int member) {
     float top = a[0], total = 0.0f;
     for (int o = 1; o < OUTPUTS; o++) top = fmaxf(top, a[o]);
+    if constexpr (OUTPUTS <= GROUP) {
+        const float mine = expf(a[min(member, OUTPUTS - 1)] - top);
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) total += __shfl_sync(~0u, mine, o, GROUP);
+        __syncwarp();
+        if (member < OUTPUTS) a[member] = mine / total;
+        __syncwarp();
+        return;
+    }
     for (int o = 0; o < OUTPUTS; o++) total += expf(a[o] - top);
     __syncwarp();
     for (int o = member; o < OUTPUTS; o += GROUP) a[o] = expf(a[o] - top) / total;
@@ -238,10 +279,47 @@ __device__ void weighted_sums(const Shared& at, const float* below, int member, 
     }
 }
 
+// The deltas of layer 1 for one sample and this thread's neurons, from j0 on, which is a multiple of NEURONS.
+__device__ void read_deltas(float (&d)[NEURONS], const float* row, int j0) {
+    constexpr int AT_ONCE = NEURONS % 4 == 0 ? 4 : NEURONS % 2 == 0 ? 2 : 1;
+#pragma unroll
+    for (int i = 0; i < NEURONS; i += AT_ONCE) {
+        const bool there = j0 + i < OWN;
+        if constexpr (AT_ONCE == 4) {
+            const float4 four = there ? *(const float4*)(row + j0 + i) : float4{};
+            d[i] = four.x, d[i + 1] = four.y, d[i + 2] = four.z, d[i + 3] = four.w;
+        } else if constexpr (AT_ONCE == 2) {
+            const float2 two = there ? *(const float2*)(row + j0 + i) : float2{};
+            d[i] = two.x, d[i + 1] = two.y;
+        } else d[i] = there ? row[j0 + i] : 0.0f;
+    }
+}
+
+// Moves a parameter of the layers above. `sum` is that of all samples, `scale` see (4d) below.
+__device__ void move_one(float& w, float* m, float* v, float sum, float scale, Numbers now) {
+    if constexpr (!DIRECT) {
+        w = moved(w, scale * sum, m, v, now);
+        return;
+    }
+    if (L2 != 0.0f) w = moved(w, 0.0f, m, v, now);
+    w += scale * sum;
+}
+__device__ void move_four(float* w, float* m, float* v, float4 sum, float scale, Numbers now) {
+    float4 four = *(float4*)w, four_m = HAS_M ? *(float4*)m : float4{}, four_v = HAS_V ? *(float4*)v : float4{};
+    move_one(four.x, &four_m.x, &four_v.x, sum.x, scale, now);
+    move_one(four.y, &four_m.y, &four_v.y, sum.y, scale, now);
+    move_one(four.z, &four_m.z, &four_v.z, sum.z, scale, now);
+    move_one(four.w, &four_m.w, &four_v.w, sum.w, scale, now);
+    *(float4*)w = four;
+    if (HAS_M) *(float4*)m = four_m;
+    if (HAS_V) *(float4*)v = four_v;
+}
+
 // ---- the kernel
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(MEETING == CLUSTER ? BLOCKS : 1)
-dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meeting_place, int* arrived, int n, float rate) {
+dense_epoch(float* parameters, float* M, float* V, const float* X, const float* Y, float* meeting_place, int* arrived,
+            int n, float rate, int steps) {
     extern __shared__ __align__(16) float memory[];
     Shared& at = *(Shared*)memory;
 #ifdef CUDA_ON_CPU
@@ -261,8 +339,9 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
     for (int q = 0; q < QUADS; q++) column[q] = min(first_k + k0 + q * 4 * LANES, ZEROS);
     const int own = min(OWN, width(1) - block * OWN);  // the last blocks may have fewer, or none
 
-    // The inputs of a batch are loaded in one of two ways. If there is room for two batches, all threads copy the next
-    // one while this one is used. Otherwise each warp replaces its inputs, sample by sample, after their last use.
+    // The inputs of a batch are loaded in one of three ways. If there is room for two batches, all threads copy the next
+    // one while this one is used, or each warp what it needs itself (PRIVATE). Otherwise each warp replaces its inputs,
+    // sample by sample, after their last use.
     const int copy = STAGES == 1 ? warp_j % COPIES : 0;  // the copy that this warp reads
     auto fetch = [&](int stage, int start) {
         constexpr int in_row = width(0) / COPY;
@@ -276,7 +355,7 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
     // A small batch goes through registers: loaded at the beginning of a step, stored to shared memory at its end.
     constexpr int INPUTS = BATCH * width(0), TARGETS = BATCH * OUTPUTS;
     constexpr int X_HELD = divided_up(INPUTS, THREADS), Y_HELD = divided_up(TARGETS, THREADS);
-    constexpr bool HOLDS = STAGES == 2 && X_HELD <= 4;
+    constexpr bool HOLDS = STAGES == 2 && X_HELD <= 4 && !PRIVATE;
     float x_next[X_HELD], y_next[Y_HELD];
     auto ask = [&](int start) {
         const float *x = X + (size_t)start * width(0), *y = Y + (size_t)start * OUTPUTS;
@@ -305,16 +384,42 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
             if (t < TARGETS) (&at.y[turn][0][0])[t] = y_next[c];
         }
     };
-    auto refill = [&](int s, int row) {
+    auto refill = [&](int stage, int s, int row) {
         const float* from = X + (size_t)row * width(0);
 #pragma unroll
         for (int k0 = 0; k0 < SPAN; k0 += 32 * COPY) {
             const int k = first_k + k0 + lane * COPY;
-            if (k < first_k + SPAN && k < width(0)) copy_later(memory_at, &at.x[0][copy][s][k], from + k, row < n);
+            if (k < first_k + SPAN && k < width(0)) copy_later(memory_at, &at.x[stage][copy][s][k], from + k, row < n);
+        }
+        end_of_copies();
+    };
+    // Brings a later batch from memory to the L2 cache, each block a part.
+    auto prefetch = [&](int start) {
+        constexpr int lines = divided_up(BATCH * width(0), 32), mine = divided_up(lines, BLOCKS);
+        for (int line = thread; line < mine; line += THREADS) {
+            const size_t at = (size_t)start * width(0) + (block * mine + line) * 32;
+            if (block * mine + line < lines && at < (size_t)n * width(0)) prefetch_line(X + at);
         }
     };
     const int group = thread / GROUP, member = thread % GROUP;
     const int updater = UPDATERS < THREADS ? thread - (THREADS - UPDATERS) : THREADS - 1 - thread;
+
+    // Calls body(i, q, place) for this thread's weights of layer 1 that exist, with their place in the flat vector.
+    auto of_layer_1 = [&](auto body) {
+#pragma unroll
+        for (int i = 0; i < NEURONS; i++)
+#pragma unroll
+            for (int q = 0; q < 4 * QUADS; q++) {
+                const int k = first_k + k0 + q / 4 * 4 * LANES + q % 4;
+                if (works && j0 + i < own && k < width(0)) body(i, q, (block * OWN + j0 + i) * width(0) + k);
+            }
+    };
+    // What the optimizer remembers of them, and where: m_of(i, q), v_of(i, q).
+    constexpr bool M_KEPT = HAS_M && MEMORY == IN_REGISTERS, V_KEPT = HAS_V && MEMORY == IN_REGISTERS;
+    float m1[M_KEPT ? NEURONS : 1][4 * QUADS] = {}, v1[V_KEPT ? NEURONS : 1][4 * QUADS] = {};
+    auto shared_at = [&](int i, int q) { return (i * 4 * QUADS + q) * WORKERS * 32 + thread; };
+    auto m_of = [&](int i, int q) { return M_KEPT ? &m1[i][q] : HAS_M ? &at.m1[shared_at(i, q)] : nullptr; };
+    auto v_of = [&](int i, int q) { return V_KEPT ? &v1[i][q] : HAS_V ? &at.v1[shared_at(i, q)] : nullptr; };
 
     // ---- load all weights
     float w[NEURONS][4 * QUADS];
@@ -334,83 +439,111 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
         bias[i] = biased && j0 + i < own ? parameters[width(1) * width(0) + block * OWN + j0 + i] : 0.0f;
     for (int t = thread; t < (int)(sizeof(Shared) / 4); t += THREADS) memory[t] = 0.0f;  // padding stays zero
     __syncthreads();
+    if (MEMORY != IN_GLOBAL)
+        of_layer_1([&](int i, int q, int place) {
+            if (HAS_M) *m_of(i, q) = M[place];
+            if (HAS_V) *v_of(i, q) = V[place];
+        });
+    for (int j = thread; j < own; j += THREADS) {
+        if (HAS_M) at.b_m[j] = M[width(1) * width(0) + block * OWN + j];
+        if (HAS_V) at.b_v[j] = V[width(1) * width(0) + block * OWN + j];
+    }
     upwards<2, LAYERS>([&](auto number) {
         constexpr int layer = number.number, n_out = width(layer), n_in = width(layer - 1), inputs = kept(layer - 1);
         constexpr int first_neuron = place(layer), from = parameters_at(layer);
         constexpr int first_weight = weights_at(layer), row = pitch(layer);
         const float *W = parameters + from, *b = W + n_out * n_in;
         const int first = layer == 2 ? block * OWN : 0;
-        for (int j = thread; j < n_out; j += THREADS) at.b[first_neuron + j] = b[j];
+        for (int j = thread; j < n_out; j += THREADS) {
+            at.b[first_neuron + j] = b[j];
+            if (HAS_M) at.b_m[first_neuron + j] = M[from + n_out * n_in + j];
+            if (HAS_V) at.b_v[first_neuron + j] = V[from + n_out * n_in + j];
+        }
         for (int t = thread; t < n_out * inputs; t += THREADS) {
-            const int j = t / inputs, i = t % inputs;
-            at.w[first_weight + j * row + i] = first + i < n_in ? W[j * n_in + first + i] : 0.0f;
+            const int j = t / inputs, i = t % inputs, to = first_weight + j * row + i, place = j * n_in + first + i;
+            at.w[to] = first + i < n_in ? W[place] : 0.0f;
+            if (HAS_M) at.m[to] = first + i < n_in ? M[from + place] : 0.0f;
+            if (HAS_V) at.v[to] = first + i < n_in ? V[from + place] : 0.0f;
         }
     });
     if (thread == 0) make_counters(at);
     ask(0);
     put(0, 0);
-    if (STAGES == 1) {
+    if (PRIVATE) {
         if (works)
-            for (int s = 0; s < BATCH; s++) refill(s, s);
+            for (int s = 0; s < BATCH; s++) refill(0, s, s);
     } else if (!HOLDS) fetch(0, 0);
     wait_for_copies();
     __syncthreads();
     if (MEETING != ALONE) meet(arrived, BLOCKS);
 
-    const float down_whole = -rate / BATCH, down_last = -rate / max(1, n % BATCH);  // the last batch may be smaller
+    // For (4d): the deltas of layer 1 times this are added to its weights, or are their gradient. The last batch may be
+    // smaller.
+    const float down_whole = (DIRECT ? -rate : 1.0f) / BATCH, down_last = (DIRECT ? -rate : 1.0f) / max(1, n % BATCH);
 
-    // If there are enough registers, a thread keeps the inputs that it reads until it updates its weights.
-    constexpr bool KEEPS = SAMPLES == BATCH && STAGES == 2 && 4 * QUADS * BATCH <= 80;
-    float4 kept_x[KEEPS ? BATCH : 1][QUADS];
+    float4 kept_x[KEEPS ? BATCH : 1][QUADS];  // the inputs that this thread has read, for the update, if KEEPS
     for (int start = 0, step = 0; start < n; start += BATCH, step++) {
-        const int next = start + BATCH, turn = step % 2, stage = step % STAGES;
+        const int next = start + BATCH, turn = step % 2, stage = step % STAGES, mark = step / 2 + 1;
         ask(next);
-        if (STAGES == 1) {
+        if (AHEAD > 0) prefetch(start + AHEAD * BATCH);
+        if (RULE == ADAM && IDLE && thread == THREADS - 1) at.numbers[turn] = numbers_of(rate, steps + step + 1);
+        if (PRIVATE && STAGES == 2) {
             wait_for_copies();
             __syncwarp();
         }
 
         // ---- layer 1 forward: this thread's partial sums, SAMPLES samples at a time
-        if (works)
-            for (int s0 = 0; s0 < BATCH; s0 += SAMPLES) {
-                float z[SAMPLES * NEURONS];
+        auto forward = [&](int s0) {
+            float z[SAMPLES * NEURONS];
 #pragma unroll
-                for (int c = 0; c < SAMPLES * NEURONS; c++) z[c] = bias[c % NEURONS];
+            for (int c = 0; c < SAMPLES * NEURONS; c++) z[c] = bias[c % NEURONS];
 #pragma unroll
-                for (int s = 0; s < SAMPLES; s++)
+            for (int s = 0; s < SAMPLES; s++)
 #pragma unroll
-                    for (int q = 0; q < QUADS; q++) {
-                        const float4 x = *(const float4*)&at.x[stage][copy][s0 + s][column[q]];
-                        if (KEEPS) kept_x[s][q] = x;
+                for (int q = 0; q < QUADS; q++) {
+                    const float4 x = *(const float4*)&at.x[stage][copy][s0 + s][column[q]];
+                    if (KEEPS) kept_x[s0 + s][q] = x;
 #pragma unroll
-                        for (int i = 0; i < NEURONS; i++) {
-                            float& sum = z[s * NEURONS + i];
-                            sum += w[i][4 * q] * x.x;
-                            sum += w[i][4 * q + 1] * x.y;
-                            sum += w[i][4 * q + 2] * x.z;
-                            sum += w[i][4 * q + 3] * x.w;
-                        }
+                    for (int i = 0; i < NEURONS; i++) {
+                        float& sum = z[s * NEURONS + i];
+                        sum += w[i][4 * q] * x.x;
+                        sum += w[i][4 * q + 1] * x.y;
+                        sum += w[i][4 * q + 2] * x.z;
+                        sum += w[i][4 * q + 3] * x.w;
                     }
-                int first = 0, end = SAMPLES * NEURONS;
-                add_over_lanes<SAMPLES * NEURONS, LANES>(z, lane, first, end);
-                constexpr int left = left_over(SAMPLES * NEURONS, LANES);
-#pragma unroll
-                for (int c = 0; c < left; c++) {
-                    const int s = (first + c) / NEURONS, j = j0 + (first + c) % NEURONS;
-                    float activated = BLOCKS == 1 || j < own ? activate(activation(1), z[c]) : 0.0f;
-                    computed_here(activated);
-                    float* to = WARPS_K > 1 ? &at.sums[warp_k][s0 + s][j] : &at.a[turn][s0 + s][j];
-                    if (first + c < end && j < OWN) *to = WARPS_K > 1 ? z[c] : activated;
                 }
+            int first = 0, end = SAMPLES * NEURONS;
+            add_over_lanes<SAMPLES * NEURONS, LANES>(z, lane, first, end);
+            constexpr int left = left_over(SAMPLES * NEURONS, LANES);
+#pragma unroll
+            for (int c = 0; c < left; c++) {
+                const int s = (first + c) / NEURONS, j = j0 + (first + c) % NEURONS;
+                float activated = BLOCKS == 1 || j < own ? activate(activation(1), z[c]) : 0.0f;
+                computed_here(activated);
+                float* to = WARPS_K > 1 ? &at.sums[warp_k][s0 + s][j] : &at.a[turn][s0 + s][j];
+                if (first + c < end && j < OWN) *to = WARPS_K > 1 ? z[c] : activated;
             }
+        };
+        // With one stage, the first samples need not wait for the copies of the last. Registers cannot be indexed.
+        constexpr int WAITS = KEEPS || (STAGES == 1 && BATCH / SAMPLES <= 8) ? BATCH / SAMPLES : 1, AT_ONCE = BATCH / WAITS;
+        if (works)
+            upwards<0, WAITS - 1>([&](auto number) {
+                constexpr int from = number.number * AT_ONCE;
+                if (STAGES == 1) {
+                    wait_for_copies_before<BATCH - from - AT_ONCE>();
+                    __syncwarp();
+                }
+                for (int s0 = from; s0 < from + AT_ONCE; s0 += SAMPLES) forward(s0);
+            });
         __syncthreads();
-        if (STAGES == 2 && !HOLDS) fetch(1 - stage, next);
+        if (STAGES == 2 && !HOLDS && !PRIVATE) fetch(1 - stage, next);
 
         // ---- the layers above: a group takes a sample through all of them
         if (MEETING == CLUSTER && thread == 0) expect_parts(at, turn);
         const float down = n - start >= BATCH ? down_whole : down_last;
         for (int round = 0; round < ROUNDS; round++) {
             const int s = round * GROUPS + group;
+            if (TAKEN < ROWS && s >= TAKEN) break;
             float* a = at.a[turn][s];
             if (WARPS_K > 1) {
                 for (int j = member; j < OWN; j += GROUP) {
@@ -426,26 +559,47 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
                 weighted_sums<2>(at, a, member, [&](int neuron, int share, bool there, float z) {
                     if (there)
                         for (int to = share; to < BLOCKS; to += shared_by)
-                            hand_over(at, meeting_place, turn, part_at(turn, block, s, neuron), to, z);
+                            hand_over(at, meeting_place, turn, mark, part_at(turn, block, s, neuron), to, z);
                 });
             }
         }
-        if (MEETING == GRID) meet(arrived, (step + 2) * BLOCKS);
-        if (MEETING == CLUSTER) wait_for_parts(at, turn, step / 2 % 2);
+        if (MEETING == GRID && !PRIVATE) meet(arrived, (step + 2) * BLOCKS);
+        if (MEETING == GRID && PRIVATE) arrive_grid(arrived);
+        if (PRIVATE && STAGES == 2 && works)
+#pragma unroll 8
+            for (int s = 0; s < BATCH; s++) refill(1 - stage, s, next + s);
+        if (RULE == ADAM && !IDLE && thread == THREADS - 1) at.numbers[turn] = numbers_of(rate, steps + step + 1);
+        if (MEETING == GRID && PRIVATE) wait_grid(arrived, (step + 2) * BLOCKS);
+        if (MEETING == CLUSTER || MEETING == TOLD) wait_for_parts(at, turn, step / 2 % 2);
         for (int round = 0; round < ROUNDS; round++) {
             const int s = round * GROUPS + group;
+            if (TAKEN < ROWS && s >= TAKEN) break;
             float *a = at.a[turn][s], *d = at.d[s];
             const float target = at.y[turn][s][0];
             float output = 0.0f, delta = 0.0f;  // if ONE_OUTPUT
             upwards<2, LAYERS>([&](auto number) {
                 constexpr int layer = number.number, neurons = width(layer), first = place(layer), below = place(layer - 1);
                 if constexpr (layer == 2 && MEETING != ALONE) {
-                    for (int j = member; j < neurons; j += GROUP) {
-                        float z = at.b[first + j];
+                    constexpr int at_once = neurons <= 4 * GROUP ? divided_up(neurons, GROUP) : 1;
+                    for (int j0 = member; j0 < neurons; j0 += at_once * GROUP) {
+                        float z[at_once];
+                        for (bool all = false; !all;) {  // until every part is of this turn
+                            all = true;
 #pragma unroll
-                        for (int from = 0; from < BLOCKS; from++)
-                            z += handed_over(at, meeting_place, part_at(turn, from, s, j));
-                        a[first + j] = activate(activation(layer), z);
+                            for (int c = 0; c < at_once; c++) z[c] = at.b[first + min(j0 + c * GROUP, neurons - 1)];
+#pragma unroll(48 / at_once)
+                            for (int from = 0; from < BLOCKS; from++)
+#pragma unroll
+                                for (int c = 0; c < at_once; c++) {
+                                    const int j = min(j0 + c * GROUP, neurons - 1);
+                                    const float part = handed_over(at, meeting_place, part_at(turn, from, s, j));
+                                    all = all && (MEETING != TOLD || is_of(part, mark));
+                                    z[c] += MEETING == TOLD ? unmarked(part) : part;
+                                }
+                        }
+#pragma unroll
+                        for (int c = 0; c < at_once; c++)
+                            if (j0 + c * GROUP < neurons) a[first + j0 + c * GROUP] = activate(activation(layer), z[c]);
                     }
                 } else {
                     weighted_sums<layer>(at, a + below, member, [&](int j, int share, bool there, float z) {
@@ -498,32 +652,60 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
         __syncthreads();
 
         // ---- update of all weights: (4d) and (4c)
+        const Numbers now = RULE == ADAM ? at.numbers[turn] : numbers_of(rate, 0);
         constexpr int TOGETHER = KEEPS ? BATCH : 10;  // registers cannot be indexed: unroll over all samples
-        if (works)
+        if (works) {
+            // What the samples add up to: the new weights, or their gradient.
+            float sum[DIRECT ? 1 : NEURONS][4 * QUADS] = {}, bias_sum[NEURONS] = {};
+            auto& total = select<DIRECT>(w, sum);
+            auto& bias_total = select<DIRECT>(bias, bias_sum);
+            if (DIRECT && L2 != 0.0f)
+#pragma unroll
+                for (int i = 0; i < NEURONS; i++) {
+                    bias[i] = moved(bias[i], 0.0f, nullptr, nullptr, now);
+#pragma unroll
+                    for (int q = 0; q < 4 * QUADS; q++) w[i][q] = moved(w[i][q], 0.0f, nullptr, nullptr, now);
+                }
 #pragma unroll TOGETHER
             for (int s = 0; s < BATCH; s++) {
                 float d[NEURONS];
-#pragma unroll
-                for (int i = 0; i < NEURONS; i++) d[i] = j0 + i < OWN ? at.d1[s][j0 + i] : 0.0f;
+                read_deltas(d, at.d1[s], j0);
                 if (biased)
 #pragma unroll
-                    for (int i = 0; i < NEURONS; i++) bias[i] += d[i];
+                    for (int i = 0; i < NEURONS; i++) bias_total[i] += d[i];
 #pragma unroll
                 for (int q = 0; q < QUADS; q++) {
                     const float4 x = KEEPS ? kept_x[s][q] : *(const float4*)&at.x[stage][copy][s][column[q]];
 #pragma unroll
                     for (int i = 0; i < NEURONS; i++) {
-                        w[i][4 * q] += d[i] * x.x;
-                        w[i][4 * q + 1] += d[i] * x.y;
-                        w[i][4 * q + 2] += d[i] * x.z;
-                        w[i][4 * q + 3] += d[i] * x.w;
+                        total[i][4 * q] += d[i] * x.x;
+                        total[i][4 * q + 1] += d[i] * x.y;
+                        total[i][4 * q + 2] += d[i] * x.z;
+                        total[i][4 * q + 3] += d[i] * x.w;
                     }
                 }
                 if (STAGES == 1) {  // last use of this sample: replace it by the next batch's
                     __syncwarp();
-                    refill(s, next + s);
+                    refill(0, s, next + s);
                 }
             }
+            if constexpr (!DIRECT) {
+                if (MEMORY == IN_GLOBAL)
+                    of_layer_1([&](int i, int q, int place) {
+                        w[i][q] = moved(w[i][q], sum[i][q], M + place, V + place, now);
+                    });
+                else
+#pragma unroll
+                    for (int i = 0; i < NEURONS; i++)
+#pragma unroll
+                        for (int q = 0; q < 4 * QUADS; q++)
+                            w[i][q] = moved(w[i][q], sum[i][q], m_of(i, q), v_of(i, q), now);
+                if (biased)
+#pragma unroll
+                    for (int i = 0; i < NEURONS; i++)
+                        if (j0 + i < own) bias[i] = moved(bias[i], bias_sum[i], at.b_m + j0 + i, at.b_v + j0 + i, now);
+            }
+        }
         // Layers 2 and above: four weights per thread, and the bias with the first four.
         upwards<2, LAYERS>([&](auto number) {
             constexpr int layer = number.number, inputs = fours(kept(layer - 1)), neurons = width(layer);
@@ -544,9 +726,11 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
                     sum.z += delta * a.z;
                     sum.w += delta * a.w;
                 }
-                float4& w = *(float4*)&at.w[first_weight + j * row + i];
-                w = make_float4(w.x + down * sum.x, w.y + down * sum.y, w.z + down * sum.z, w.w + down * sum.w);
-                if (i == 0) at.b[first + j] += down * deltas;
+                const int here = first_weight + j * row + i;
+                move_four(at.w + here, at.m + (HAS_M ? here : 0), at.v + (HAS_V ? here : 0), sum, down, now);
+                if (i == 0)
+                    move_one(at.b[first + j], at.b_m + (HAS_M ? first + j : 0), at.b_v + (HAS_V ? first + j : 0), deltas,
+                             down, now);
             }
         });
     }
@@ -554,28 +738,39 @@ dense_sgd_epoch(float* parameters, const float* X, const float* Y, float* meetin
 
     // ---- store all weights, each by the block that owns it
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < NEURONS; i++)
-#pragma unroll
-        for (int q = 0; q < 4 * QUADS; q++) {
-            const int k = first_k + k0 + q / 4 * 4 * LANES + q % 4;
-            if (works && j0 + i < own && k < width(0)) parameters[(block * OWN + j0 + i) * width(0) + k] = w[i][q];
-        }
+    of_layer_1([&](int i, int q, int place) {
+        parameters[place] = w[i][q];
+        if (MEMORY == IN_GLOBAL) return;
+        if (HAS_M) M[place] = *m_of(i, q);
+        if (HAS_V) V[place] = *v_of(i, q);
+    });
 #pragma unroll
     for (int i = 0; i < NEURONS; i++)
         if (biased && j0 + i < own) parameters[width(1) * width(0) + block * OWN + j0 + i] = bias[i];
+    for (int j = thread; j < own; j += THREADS) {
+        if (HAS_M) M[width(1) * width(0) + block * OWN + j] = at.b_m[j];
+        if (HAS_V) V[width(1) * width(0) + block * OWN + j] = at.b_v[j];
+    }
     upwards<2, LAYERS>([&](auto number) {
         constexpr int layer = number.number, n_out = width(layer), n_in = width(layer - 1), inputs = kept(layer - 1);
         constexpr int first_neuron = place(layer), from = parameters_at(layer);
         constexpr int first_weight = weights_at(layer), row = pitch(layer);
-        float *W = parameters + from, *b = W + n_out * n_in;
         const int first = layer == 2 ? block * OWN : 0;
         if (block == 0)
-            for (int j = thread; j < n_out; j += THREADS) b[j] = at.b[first_neuron + j];
+            for (int j = thread; j < n_out; j += THREADS) {
+                const int place = from + n_out * n_in + j;
+                parameters[place] = at.b[first_neuron + j];
+                if (HAS_M) M[place] = at.b_m[first_neuron + j];
+                if (HAS_V) V[place] = at.b_v[first_neuron + j];
+            }
         if (layer == 2 || block == 0)
             for (int t = thread; t < n_out * inputs; t += THREADS) {
-                const int j = t / inputs, i = t % inputs;
-                if (first + i < n_in) W[j * n_in + first + i] = at.w[first_weight + j * row + i];
+                const int j = t / inputs, i = t % inputs, here = first_weight + j * row + i;
+                const int place = from + j * n_in + first + i;
+                if (first + i >= n_in) continue;
+                parameters[place] = at.w[here];
+                if (HAS_M) M[place] = at.m[here];
+                if (HAS_V) V[place] = at.v[here];
             }
     });
 }

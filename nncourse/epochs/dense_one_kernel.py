@@ -1,27 +1,34 @@
-"""dense_sgd_epoch in one launch: the layout of a network on the chip, and the launch of dense_one_kernel.cu."""
+"""An epoch of a dense network in one launch: its layout on the chip, and the launch of dense_one_kernel.cu.
+
+It is a kernel of dense_sgd_epoch and, for any optimizer, of network_epoch.
+"""
 
 import functools
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 
 import numpy as np
 
 from cuda_on_cpu.source import CudaSource
 from nncourse import device as devices
-from nncourse.architecture import DenseArchitecture
+from nncourse.architecture import ChainArchitecture, DenseArchitecture, Neurons, Rule
 from nncourse.cuda.launch import launch
 from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, codes, dense_sgd_epoch
+from nncourse.epochs.network import PLAIN, network_epoch
+from nncourse.epochs.rules import RULES, rule_constants
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.operation import cuda_beside
 
-ALONE, CLUSTER, GRID = range(3)
+ALONE, CLUSTER, GRID, TOLD = range(4)
+IN_REGISTERS, IN_SHARED, IN_GLOBAL = range(3)
 MEETING = CudaSource.read(Path(__file__).with_name("meeting.cu"))
 COPIES = CudaSource.read(Path(__file__).with_name("copies.cu"))
 MOST_REGISTERS = 120  # for the weights and sums of layer 1 of a thread; the rest is for its other variables
 MOST_SAMPLES = 48  # sums that a thread holds at a time
+OTHER_REGISTERS = 32  # of a thread, for all but weights, what is remembered of them, and sums
 SPREAD = 65_536  # multiplications of layer 1 in a forward pass from which several blocks pay for their synchronisation
 
 
@@ -47,56 +54,85 @@ class Plan:
     samples: int
     group: int
     stages: int
+    private: bool = False
+    keeps: bool = False
+    ahead: int = 0
+    memory: int = IN_REGISTERS
 
 
-def plan(architecture: DenseArchitecture, batch: int, chip: Chip) -> Plan:
-    """A layout that fits the chip. Raises DoesNotFitError if there is none."""
-    work = batch * architecture.sizes[0] * architecture.sizes[1]
+def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = PLAIN, **chosen) -> Plan:
+    """A layout that fits the chip; `chosen`: fields of it that are given. Raises DoesNotFitError if there is none."""
+    work = (batch + 2) * architecture.sizes[0] * architecture.sizes[1]
     spread = len(architecture.sizes) > 2 and work >= SPREAD
     wanted = min(48, ceil(architecture.sizes[1] / 4))  # four neurons a block; more blocks synchronise more slowly
-    grids = [(min(blocks, chip.multiprocessors), GRID) for blocks in (wanted, 8)]
+    grids = [(min(blocks, chip.multiprocessors), TOLD) for blocks in (wanted, 8)]
     clusters = [(8, CLUSTER)] if chip.clusters else []  # the cluster size that every GPU with clusters supports
     choices = grids + clusters if work >= 16 * SPREAD else clusters + grids
-    for blocks, meeting in [*choices, (1, ALONE)] if spread else [(1, ALONE)]:
-        for stages in (2, 1):
-            made = _layout(architecture, batch, blocks, meeting, stages)
-            if made and shared_bytes(made, architecture, batch) <= chip.shared_bytes:
-                return made
+    choices = [*choices, (1, ALONE)] if spread else [(1, ALONE)]
+    if "blocks" in chosen:
+        choices = [(chosen["blocks"], chosen.get("meeting", TOLD if chosen["blocks"] > 1 else ALONE))]
+    for blocks, meeting in choices:
+        for stages in (chosen["stages"],) if "stages" in chosen else (2, 1):
+            made = _layout(architecture, batch, blocks, meeting, stages, rule, chosen)
+            for memory in (IN_SHARED, IN_GLOBAL) if made and made.memory else (IN_REGISTERS,):
+                made = made and replace(made, memory=chosen.get("memory", memory))
+                if made and shared_bytes(made, architecture, batch, rule) <= chip.shared_bytes:
+                    return made
     raise DoesNotFitError(
         f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory a "
-        f"block), got {architecture} in batches of {batch}; take dense_sgd_epoch=graph, or fewer neurons or samples"
+        f"block), got {architecture} in batches of {batch}; take another kernel, or fewer neurons or samples"
     )
 
 
-def _layout(architecture: DenseArchitecture, batch: int, blocks: int, meeting: int, stages: int) -> Plan | None:
+def _layout(
+    architecture: DenseArchitecture, batch: int, blocks: int, meeting: int, stages: int, rule: Rule, chosen: dict
+) -> Plan | None:
     """A layout with threads of some neurons × some inputs for layer 1. None if a block cannot have so many threads."""
     own = ceil(architecture.sizes[1] / blocks)
     quads_in_row = ceil(architecture.sizes[0] / 4)
     # If one warp covers a row of weights, prefer more weights per thread: four warps keep a multiprocessor busy.
-    for quads in (2, 1, 4) if quads_in_row <= 64 else (1, 2, 4):
-        lanes = min(32, 1 << max(0, ceil(np.log2(quads_in_row / quads))))
+    usual = (2, 1, 4) if quads_in_row <= 64 else (1, 2, 4)
+    for quads in (chosen["quads"],) if "quads" in chosen else usual:
+        lanes = chosen.get("lanes", min(32, 1 << max(0, ceil(np.log2(quads_in_row / quads)))))
         side = 32 // lanes
         warps_k = ceil(quads_in_row / (lanes * quads))
         # As many neurons per thread as leave work for several warps: each input that is read is then used more often.
         neurons = max(1, min(12, ceil(own / side) if warps_k >= 4 else ceil(own / (side * 4))))
-        warps = warps_k * ceil(own / (side * neurons))
+        neurons = chosen.get("neurons", neurons)
+        warps_j = ceil(own / (side * neurons))
         samples = max(d for d in range(1, batch + 1) if batch % d == 0 and d * neurons <= MOST_SAMPLES)
-        if 4 * quads * neurons + samples * neurons > MOST_REGISTERS:
+        samples = chosen.get("samples", samples)
+        weights = 4 * quads * neurons
+        if weights + samples * neurons > MOST_REGISTERS:
             continue
         # Threads for the layers above: one group per sample unless these are too many. In a cluster a block has little
         # to do above layer 1, so the threads of layer 1 must be enough.
-        threads = 32 * warps
+        threads = 32 * warps_k * warps_j
         most = threads if meeting == CLUSTER else 640
         group = 32
         while group > 4 and batch * group > most:
             group //= 2
-        threads = max(threads, min(most, ceil(batch * group / 32) * 32))
+        group = chosen.get("group", group)
+        threads = chosen.get("threads", max(threads, min(most, ceil(batch * group / 32) * 32)))
         if threads <= 1024:
-            return Plan(blocks, meeting, threads, lanes, quads, neurons, samples, group, stages)
+            # Registers of a thread: 512 for the warps, of which a quarter of the multiprocessor has so many.
+            registers = min(255, 512 // ceil(threads / 128) // 8 * 8) - OTHER_REGISTERS
+            # Forward, a thread holds sums; in an update, gradients.
+            remembered = weights * len(rule.memory)
+            needed = weights + remembered + (max(samples * neurons, weights) if rule != PLAIN else 0)
+            inputs = 4 * quads * batch
+            keeps = chosen.get("keeps", samples == batch and inputs <= 80 and needed + inputs <= registers)
+            return Plan(
+                blocks, meeting, threads, lanes, quads, neurons, samples, group, stages,
+                private=stages == 1 or chosen.get("private", meeting == TOLD and warps_j == 1),
+                keeps=stages == 2 and keeps,
+                ahead=chosen.get("ahead", 2 if meeting == TOLD else 0),
+                memory=IN_REGISTERS if needed <= registers or not remembered else IN_SHARED,
+            )  # fmt: skip
     return None
 
 
-def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
+def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int, rule: Rule = PLAIN) -> int:
     """The size of the struct Shared in the .cu text, in bytes."""
     n_in, *widths = architecture.sizes
     own, *_ = kept = _kept(made, architecture)
@@ -117,7 +153,10 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int) -> int
         + 4 + weights + 4 + neurons
         + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
     )  # fmt: skip
-    return 4 * (numbers + 4)  # padding at its end
+    remembered = weights + 8 + neurons
+    if made.memory == IN_SHARED:
+        remembered += 4 * made.quads * made.neurons * 32 * warps_k * warps_j
+    return 4 * (numbers + len(rule.memory) * remembered + 24)  # what is not there has a number; padding at its end
 
 
 def _kept(made: Plan, architecture: DenseArchitecture) -> list[int]:
@@ -139,9 +178,10 @@ def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:
 
 
 @functools.lru_cache(maxsize=64)
-def source(made: Plan, architecture: DenseArchitecture, batch: int, copy: int) -> CudaSource:
-    """The .cu text for this network and plan; `copy` elements are copied at once."""
-    constants = {field.name.upper(): getattr(made, field.name) for field in fields(Plan)}
+def source(made: Plan, architecture: DenseArchitecture, batch: int, copy: int, rule: Rule = PLAIN) -> CudaSource:
+    """The .cu text for this network, plan and optimizer; `copy` elements are copied at once."""
+    constants = {field.name.upper(): int(getattr(made, field.name)) for field in fields(Plan)}
+    constants |= rule_constants(rule)
     constants |= {
         "SIZES": ", ".join(map(str, architecture.sizes)),
         "ACTIVATIONS": ", ".join(map(str, codes(architecture.activations))),
@@ -151,10 +191,10 @@ def source(made: Plan, architecture: DenseArchitecture, batch: int, copy: int) -
         "BATCH": batch,
         "COPY": copy,
         "ALPHA": f"{ALPHA}f",
-        "SHARED_BYTES": shared_bytes(made, architecture, batch),
+        "SHARED_BYTES": shared_bytes(made, architecture, batch, rule),
     }
     defines = (f"{name}={value}" for name, value in constants.items())
-    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES))
+    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES, RULES))
 
 
 @functools.cache
@@ -169,24 +209,63 @@ def this_chip() -> Chip:
 EMULATED = Chip(99 * 1024, 4, False)  # few blocks: the emulator runs one thread after the other
 
 
-@dense_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
-def one_kernel(
-    parameters, architecture, X, Y, batch, rate, chip: Chip | None = None, made: Plan | None = None, **emulator
-):
-    """All steps of the epoch in one launch. `chip` and `made` select a layout other than that for this GPU."""
-    dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
+def epoch(
+    parameters,
+    memory: dict,
+    architecture: DenseArchitecture,
+    rule: Rule,
+    X,
+    Y,
+    batch: int,
+    rate: float,
+    steps: int,
+    chip: Chip | None = None,
+    made: Plan | None = None,
+    **emulator,
+) -> None:
+    """All steps of the epoch in one launch. `memory`: M and V, those that the rule has.
+
+    `chip` and `made` select a layout other than that for this GPU.
+    """
     batch = min(batch, max(1, len(X)))
     gpu = devices.on_gpu(parameters)
     chip = chip or (this_chip() if gpu else EMULATED)
-    made = made or plan(architecture, batch, chip)
+    made = made or plan(architecture, batch, chip, rule)
     xp = devices.array_module(parameters)
     address = X.data.ptr if gpu else X.ctypes.data
     copy = next(n for n in (4, 2, 1) if architecture.sizes[0] % n == 0 and address % (4 * n) == 0)
-    text = source(made, architecture, batch, copy)
+    text = source(made, architecture, batch, copy, rule)
     rows = ceil(batch / (made.threads // made.group)) * (made.threads // made.group)
     meeting_place = xp.zeros(2 * made.blocks * rows * architecture.sizes[2] if made.meeting else 1, np.float32)
     arrived = xp.zeros(1, np.int32)
-    arguments = [parameters, X, Y, meeting_place, arrived, len(X), rate]
-    options = {"shared_bytes": shared_bytes(made, architecture, batch), "cooperative": made.meeting == GRID}
-    launch(text, "dense_sgd_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
+    M, V = (memory[name] if name in rule.memory else xp.zeros(1, np.float32) for name in "MV")
+    arguments = [parameters, M, V, X, Y, meeting_place, arrived, len(X), rate, steps]
+    options = {
+        "shared_bytes": shared_bytes(made, architecture, batch, rule),
+        "cooperative": made.meeting in (GRID, TOLD),
+    }
+    launch(text, "dense_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
+
+
+@dense_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
+def one_kernel(parameters, architecture, X, Y, batch, rate, **options):
+    """W ← W − η G; `options` are those of epoch()."""
+    dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
+    epoch(parameters, {}, architecture, PLAIN, X, Y, batch, rate, 0, **options)
     return parameters
+
+
+@network_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="streamed")
+def network_one_kernel(parameters, M, V, architecture, rule, X, Y, batch, rate, steps, **options):
+    """Any optimizer; `options` are those of epoch(). DoesNotFitError if a layer is not dense."""
+    network_epoch.sizes(parameters, M, V, architecture, rule, X, Y, batch, rate, steps)
+    epoch(parameters, {"M": M, "V": V}, dense_only(architecture), rule, X, Y, batch, rate, steps, **options)
+    return parameters, M, V
+
+
+def dense_only(chain: ChainArchitecture) -> DenseArchitecture:
+    """A chain of dense layers as a DenseArchitecture; DoesNotFitError for other layers."""
+    if not all(isinstance(layer, Neurons) for layer in chain.layers):
+        raise DoesNotFitError(f"one_kernel wanted dense layers only, got {chain}; take network_epoch=streamed")
+    sizes = (prod(chain.shape), *(layer.count for layer in chain.layers))
+    return DenseArchitecture(sizes, chain.activations, chain.cost)

@@ -1,26 +1,32 @@
-// A step of an optimizer for one parameter, included by the CUDA kernels of network_epoch. rules.py states the constants.
+// How a step of each optimizer moves a number, included by the kernels of epochs for any optimizer. rules.py makes the
+// constants from a Rule: RULE, MOMENTUM, L2, BETA_1, REST_1 (1 − β₁), LOG_1 (log β₁), BETA_2, REST_2, LOG_2, EPSILON.
 
-enum Rule { SGD, MOMENTUM, ADAM, RMSPROP, ADAGRAD };
-constexpr bool HAS_M = RULE == ADAM, HAS_V = RULE != SGD;
+enum Rules { SGD, ADAM, RMSPROP, ADAGRAD };
+constexpr bool HAS_M = RULE == ADAM, HAS_V = RULE != SGD || MOMENTUM != 0.0f;  // what the optimizer remembers
 
-// What differs from step to step: the learning rate, and 1 − β₁ᵗ and 1 − β₂ᵗ for Adam.
+// Of a step, the same for all parameters: rate / c₁, or the rate; 1 / c₂.
 struct Numbers {
-    float rate, c1, c2;
+    float step, correction;
 };
-__device__ Numbers numbers_of(float rate, int step) {
-    // 1 − βᵗ from log β: expm1f() keeps its digits where β is near 1.
-    if (RULE != ADAM) return {rate, 1.0f, 1.0f};
-    return {rate, -expm1f(step * LOG_BETA1), -expm1f(step * LOG_BETA2)};
+// Step number t, the first being 1. cₖ = 1 − βₖᵗ: expm1f() keeps its digits where β is near 1.
+__device__ Numbers numbers_of(float rate, int t) {
+    if constexpr (RULE == ADAM) return {rate / -expm1f((float)t * LOG_1), 1.0f / -expm1f((float)t * LOG_2)};
+    return {rate, 1.0f};
 }
 
-// The parameter w after a step along its gradient. M and V are its own; those that the rule does not know are not read.
-__device__ float moved(float w, float gradient, float* M, float* V, Numbers at) {
-    const float g = L2 > 0.0f ? gradient + L2 * w : gradient;
-    if (RULE == SGD) return w - at.rate * g;
-    if (RULE == MOMENTUM) return w - at.rate * (*V = BETA1 * *V + g);
-    if (RULE == ADAGRAD) return w - at.rate * g / (sqrtf(*V += g * g) + EPSILON);
-    const float v = *V = BETA2 * *V + REST2 * g * g;
-    if (RULE == RMSPROP) return w - at.rate * g / (sqrtf(v) + EPSILON);
-    const float m = *M = BETA1 * *M + REST1 * g;
-    return w - at.rate * (m / at.c1) / (sqrtf(v / at.c2) + EPSILON);
+// The parameter w after a step along dC/dw, the mean over the batch; *m and *v change too. Those that the optimizer does
+// not have may be null.
+__device__ float moved(float w, float gradient, float* m, float* v, Numbers at) {
+    if constexpr (L2 != 0.0f) gradient += L2 * w;
+    if constexpr (RULE == SGD) {
+        if constexpr (HAS_V) gradient = *v = MOMENTUM * *v + gradient;
+        return w - at.step * gradient;
+    } else {
+        const float keep = RULE == ADAGRAD ? 1.0f : BETA_2, add = RULE == ADAGRAD ? 1.0f : REST_2;
+        const float mean = *v = keep * *v + add * gradient * gradient;
+        const float square = RULE == ADAM ? mean * at.correction : mean;
+        const float root = square * rsqrtf(fmaxf(square, 1e-37f));  // faster than sqrtf(); its error is a few roundings
+        if constexpr (HAS_M) gradient = *m = BETA_1 * *m + REST_1 * gradient;
+        return w - __fdividef(at.step * gradient, root + EPSILON);
+    }
 }

@@ -1,6 +1,6 @@
-"""The constants of rules.cu, for the rule of an optimizer."""
+"""The constants of rules.cu: an optimizer for the CUDA kernels of epochs."""
 
-import math
+from math import log
 from pathlib import Path
 
 from cuda_on_cpu.source import CudaSource
@@ -9,25 +9,16 @@ from nncourse.architecture import Rule
 RULES = CudaSource.read(Path(__file__).with_name("rules.cu"))
 
 
-def constants(rule: Rule) -> dict[str, str]:
-    """The constants for -D, by name."""
-    given = dict(rule.options)
-    kind = "MOMENTUM" if given.get("momentum") else rule.kind.upper()
-    beta1 = given.get("momentum", given.get("beta1", 0.0))
-    beta2 = given.get("beta", given.get("beta2", 0.0))
+def rule_constants(rule: Rule) -> dict[str, str]:
+    """Name → value in C. β of RMSProp, which has a mean of squares as Adam has, is BETA_2."""
+    options = dict(rule.options)
+    beta_1, beta_2 = options.get("beta1", 0.0), options.get("beta2", options.get("beta", 0.0))
     numbers = {
-        "L2": given["l2"],
-        "BETA1": beta1,
-        "REST1": 1 - beta1,
-        "LOG_BETA1": math.log(beta1) if beta1 else -math.inf,
-        "BETA2": beta2,
-        "REST2": 1 - beta2,
-        "LOG_BETA2": math.log(beta2) if beta2 else -math.inf,
-        "EPSILON": given.get("epsilon", 0.0),
+        "MOMENTUM": options.get("momentum", 0.0),
+        "L2": options.get("l2", 0.0),
+        "EPSILON": options.get("epsilon", 0.0),
     }
-    return {"RULE": kind} | {name: in_cuda(value) for name, value in numbers.items()}
-
-
-def in_cuda(number: float) -> str:
-    """A float32 literal of CUDA C."""
-    return "-INFINITY" if number == -math.inf else f"{number:.9e}f"
+    for name, beta in (("1", beta_1), ("2", beta_2)):
+        logarithm = log(beta) if beta else -1e30  # as good as minus infinity
+        numbers |= {f"BETA_{name}": beta, f"REST_{name}": 1 - beta, f"LOG_{name}": logarithm}
+    return {"RULE": rule.kind.upper()} | {name: f"{float(number)!r}f" for name, number in numbers.items()}
