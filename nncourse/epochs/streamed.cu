@@ -64,21 +64,19 @@ __device__ float* deltas_of(const Memory& at) {
 
 // ---- products of matrices
 
-constexpr int MOST_DEPTH = 64;  // of the factors in shared memory at a time
-constexpr int FOUR = 4;  // numbers that a thread reads at once from shared memory
-// A thread computes some fours of rows × some fours of columns of a tile; `members` threads compute the tile.
-__device__ constexpr int fours_down(Tile tile) { return tile.high >= 64 && tile.high * tile.wide >= 2048 ? 2 : 1; }
-__device__ constexpr int fours_across(Tile tile) { return tile.wide >= 64 && tile.high * tile.wide >= 2048 ? 2 : 1; }
-__device__ constexpr int members(Tile tile) {
-    return tile.high * tile.wide / (FOUR * FOUR * fours_down(tile) * fours_across(tile));
-}
-__device__ constexpr int steps_at_once(Tile tile) {  // along k, of a group: few if each thread had to hold many numbers
-    return (tile.high + tile.wide) * 16 / members(tile) > 16 ? 8 : 16;
-}
+// A thread computes some rows × some columns of a tile, `members` threads the tile. Groups of `members` divide k.
+__device__ constexpr int own_rows(Tile tile) { return tile.high >= 64 && tile.high * tile.wide >= 2048 ? 8 : 4; }
+__device__ constexpr int own_columns(Tile tile) { return tile.wide >= 64 && tile.high * tile.wide >= 2048 ? 8 : 4; }
+__device__ constexpr int members(Tile tile) { return tile.high * tile.wide / (own_rows(tile) * own_columns(tile)); }
+__device__ constexpr int groups(Tile tile) { return THREADS / members(tile); }
+// Steps along k whose factors are in shared memory together: eight or more for each group.
+__device__ constexpr int depth(Tile tile) { return tile.high * tile.wide > 1024 ? 32 : 64; }
+__device__ constexpr bool divides_by_four(int number) { return number % 4 == 0; }
 
-// What a step along k has in common for all rows and columns: see Gathered.
+// What a step along k has in common for all rows, or columns, of a convolution.
 struct Step {
-    int at, y, x, other;
+    int at;
+    short y, x;
 };
 
 // Whether all blocks that share a tile have arrived, this one included.
@@ -92,123 +90,128 @@ __device__ bool is_last(int* arrivals, int blocks) {
     return last;
 }
 
+// A factor of a tile in shared memory: LENGTH rows, or columns, of DEPTH steps along k. It lies there as in global memory:
+// where ALONG_K, the steps of a row follow each other, else the rows of a step. All are padded.
+template <int LENGTH, int DEPTH, bool ALONG_K>
+struct Factor {
+    static constexpr int PITCH = (ALONG_K ? DEPTH : LENGTH) + 4, NUMBERS = (ALONG_K ? LENGTH : DEPTH) * PITCH;
+
+    __device__ static float* at(float* factor, int row, int k) {
+        return factor + (ALONG_K ? row * PITCH + k : k * PITCH + row);
+    }
+    // The row of own number `c` of thread `number` out of LENGTH / COUNT.
+    template <int COUNT>
+    __device__ static int row_of(int number, int c) {
+        return ALONG_K ? c * (LENGTH / COUNT) + number : c / 4 * (LENGTH / COUNT * 4) + number * 4 + c % 4;
+    }
+    // COUNT rows of four steps.
+    template <int COUNT>
+    __device__ static void read(const float* factor, int number, int k, float (&found)[COUNT][4]) {
+        if constexpr (ALONG_K) {
+#pragma unroll
+            for (int c = 0; c < COUNT; c++) {
+                const float4 four = *(const float4*)(factor + row_of<COUNT>(number, c) * PITCH + k);
+                found[c][0] = four.x, found[c][1] = four.y, found[c][2] = four.z, found[c][3] = four.w;
+            }
+        } else {
+#pragma unroll
+            for (int step = 0; step < 4; step++)
+#pragma unroll
+                for (int c = 0; c < COUNT; c += 4) {
+                    const float4 four = *(const float4*)(factor + (k + step) * PITCH + row_of<COUNT>(number, c));
+                    found[c][step] = four.x, found[c + 1][step] = four.y;
+                    found[c + 2][step] = four.z, found[c + 3][step] = four.w;
+                }
+        }
+    }
+    // Calls load(place, row, k) for this thread's share: for FOUR numbers, in the direction in which they lie.
+    template <int FOUR, typename Load>
+    __device__ static void fill(float* factor, Load load) {
+        constexpr int ACROSS = (ALONG_K ? DEPTH : LENGTH) / FOUR, ALL = LENGTH * DEPTH / FOUR;
+#pragma unroll
+        for (int first = 0; first < ALL; first += THREADS) {
+            const int number = first + threadIdx.x, far = number / ACROSS, near = number % ACROSS * FOUR;
+            const int row = ALONG_K ? far : near, k = ALONG_K ? near : far;
+            if (ALL % THREADS == 0 || number < ALL) load(at(factor, row, k), row, k);
+        }
+    }
+};
+
 // Computes a tile: the sums over k < of.depth of left(i, k) right(k, j), for i < of.rows and j < COLUMNS. Each is handed
 // to done(i, j, sum, early), with what early(i, j) has read: that of several elements is read at once, since no read can
 // pass a write.
 //
-// The factors pass through shared memory, some steps along k at a time for each group of threads; the next ones are
-// loaded meanwhile. Groups of threads divide k, and so do the blocks that share a tile, of which the last one to arrive
-// adds up their sums, in order. Adjacent threads load along k where LEFT_ALONG_K, or RIGHT_ALONG_K.
+// The factors pass through shared memory in STAGES stages: those of the next ones are copied meanwhile. Groups of threads
+// divide k, and so do the blocks that share a tile, of which the last one to arrive adds up their sums, in order.
 template <typename Product>
 __device__ void product(const Memory& at, float* shared, int unit, const Product& of) {
     constexpr Tile TILE = Product::TILE;
     constexpr int HIGH = TILE.high, WIDE = TILE.wide, SPLIT = TILE.split, COLUMNS = Product::COLUMNS;
-    constexpr int MEMBERS = members(TILE), GROUPS = THREADS / MEMBERS, EACH = steps_at_once(TILE), DEPTH = GROUPS * EACH;
-    constexpr int LEFT = HIGH + FOUR, RIGHT = WIDE + FOUR, STAGE = DEPTH * (LEFT + RIGHT);  // rows are padded
-    constexpr int LEFTS = HIGH * DEPTH / THREADS, RIGHTS = WIDE * DEPTH / THREADS;  // numbers that a thread loads
+    constexpr int MEMBERS = members(TILE), GROUPS = groups(TILE), DEPTH = depth(TILE);
+    using Left = Factor<HIGH, DEPTH, Product::LEFT_ALONG_K>;
+    using Right = Factor<WIDE, DEPTH, Product::RIGHT_ALONG_K>;
+    constexpr int STAGE = Left::NUMBERS + Right::NUMBERS;
     constexpr int SHARE = divided_up(divided_up(Product::WHOLE, SPLIT), DEPTH) * DEPTH;
-    static_assert(2 * STAGE <= SHARED, "streamed.py reserves too little shared memory");
-    static_assert(HIGH * DEPTH % THREADS == 0 && WIDE * DEPTH % THREADS == 0, "too few numbers for these threads");
-    const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+    static_assert(STAGES * STAGE <= SHARED && DEPTH <= MOST_DEPTH, "streamed.py reserves too little shared memory");
+    const int thread = threadIdx.x;
     constexpr int TILES_ACROSS = divided_up(COLUMNS, WIDE);
     const int tile = unit / SPLIT, share = unit % SPLIT;
     const int i0 = tile / TILES_ACROSS * HIGH, j0 = tile % TILES_ACROSS * WIDE;
     if (i0 >= of.rows) return;  // the last batch may be smaller
     const int first_k = share * SHARE, end_k = min(of.depth, first_k + SHARE);
+    const int turns = end_k > first_k ? divided_up(end_k - first_k, DEPTH) : 0;
 
-    // Where in a tile is the number that this thread loads in a round. Along k, a warp loads 8 numbers of 4 rows.
-    auto row_of = [&](bool along_k, int length, int round) {
-        return along_k ? (round * (THREADS / 32) + warp) % (length / 4) * 4 + lane / 8 : (round * THREADS + thread) % length;
-    };
-    auto step_of = [&](bool along_k, int length, int round) {
-        return along_k ? (round * (THREADS / 32) + warp) / (length / 4) * 8 + lane % 8 : (round * THREADS + thread) / length;
-    };
-    // After so many rounds the rows are the same again.
-    constexpr int LEFT_ROWS = Product::LEFT_ALONG_K && HIGH > THREADS / 8 ? HIGH * 8 / THREADS : 1;
-    constexpr int RIGHT_ROWS = Product::RIGHT_ALONG_K && WIDE > THREADS / 8 ? WIDE * 8 / THREADS : 1;
-    decltype(of.left_of(0)) lefts[LEFT_ROWS];
-    decltype(of.right_of(0)) rights[RIGHT_ROWS];
-#pragma unroll
-    for (int c = 0; c < LEFT_ROWS; c++) lefts[c] = of.left_of(i0 + row_of(Product::LEFT_ALONG_K, HIGH, c));
-#pragma unroll
-    for (int c = 0; c < RIGHT_ROWS; c++) rights[c] = of.right_of(j0 + row_of(Product::RIGHT_ALONG_K, WIDE, c));
-
-    // Steps of the next factors but one are prepared while the next ones are loaded.
-    static_assert(DEPTH <= MOST_DEPTH, "streamed.py reserves too little shared memory");
+    // Steps are prepared a turn before their factors are copied.
     Step* steps = (Step*)(shared + SHARED);
-    auto prepare = [&](int k0, int turn) {
-        if (Product::HAS_STEPS && thread < DEPTH) steps[turn * DEPTH + thread] = of.step(k0 + thread);
+    auto prepare = [&](int turn) {
+        if (Product::HAS_STEPS && thread < DEPTH)
+            steps[turn % (STAGES + 1) * DEPTH + thread] = of.step(first_k + turn * DEPTH + thread);
     };
-    float held[LEFTS + RIGHTS];
-    auto load = [&](int k0, int turn) {
-#pragma unroll
-        for (int round = 0; round < LEFTS; round++) {
-            const int i = row_of(Product::LEFT_ALONG_K, HIGH, round), k = step_of(Product::LEFT_ALONG_K, HIGH, round);
-            const bool there = i0 + i < of.rows && k0 + k < end_k;
-            held[round] = of.left(there, lefts[round % LEFT_ROWS], k0 + k, steps[turn * DEPTH + k]);
+    auto copy = [&](int turn) {
+        float* stage = shared + turn % STAGES * STAGE;
+        const Step* own = steps + turn % (STAGES + 1) * DEPTH;
+        const int k0 = first_k + turn * DEPTH;
+        if (turn < turns) {
+            Left::template fill<Product::LEFT_FOUR>(stage, [&](float* to, int i, int k) {
+                of.left(to, i0 + i < of.rows && k0 + k < end_k, i0 + i, k0 + k, own[k]);
+            });
+            Right::template fill<Product::RIGHT_FOUR>(stage + Left::NUMBERS, [&](float* to, int j, int k) {
+                of.right(to, j0 + j < COLUMNS && k0 + k < end_k, j0 + j, k0 + k, own[k]);
+            });
         }
-#pragma unroll
-        for (int round = 0; round < RIGHTS; round++) {
-            const int j = row_of(Product::RIGHT_ALONG_K, WIDE, round), k = step_of(Product::RIGHT_ALONG_K, WIDE, round);
-            const bool there = j0 + j < COLUMNS && k0 + k < end_k;
-            held[LEFTS + round] = of.right(there, rights[round % RIGHT_ROWS], k0 + k, steps[turn * DEPTH + k]);
-        }
-    };
-    auto store = [&](float* stage) {
-#pragma unroll
-        for (int round = 0; round < LEFTS; round++) {
-            const int i = row_of(Product::LEFT_ALONG_K, HIGH, round), k = step_of(Product::LEFT_ALONG_K, HIGH, round);
-            stage[k * LEFT + i] = held[round];
-        }
-#pragma unroll
-        for (int round = 0; round < RIGHTS; round++) {
-            const int j = row_of(Product::RIGHT_ALONG_K, WIDE, round), k = step_of(Product::RIGHT_ALONG_K, WIDE, round);
-            stage[DEPTH * LEFT + k * RIGHT + j] = held[LEFTS + round];
-        }
+        end_group_of_copies();
     };
 
-    constexpr int FOURS_DOWN = fours_down(TILE), FOURS_ACROSS = fours_across(TILE);
-    constexpr int ACROSS = WIDE / FOURS_ACROSS / FOUR, DOWN = HIGH / FOURS_DOWN;  // fours of a thread are so far apart
-    const int group = thread / MEMBERS, down = thread % MEMBERS / ACROSS * FOUR, right = thread % ACROSS * FOUR;
-    float sums[FOURS_DOWN * FOUR][FOURS_ACROSS * FOUR] = {};
+    constexpr int ROWS = own_rows(TILE), OWN_COLUMNS = own_columns(TILE), ACROSS = WIDE / OWN_COLUMNS;
+    const int group = thread / MEMBERS, down = thread % MEMBERS / ACROSS, right = thread % ACROSS;
+    float sums[ROWS][OWN_COLUMNS] = {};
     __syncthreads();  // the tile before is no longer read
-    prepare(first_k, 0);
-    prepare(first_k + DEPTH, 1);
-    if (Product::HAS_STEPS) __syncthreads();
-    load(first_k, 0);
-    store(shared);
-    __syncthreads();
-    for (int k0 = first_k, turn = 0; k0 < end_k; k0 += DEPTH, turn = 1 - turn) {
-        const bool goes_on = k0 + DEPTH < end_k;
-        if (goes_on) {
-            load(k0 + DEPTH, 1 - turn);
-            prepare(k0 + 2 * DEPTH, turn);
-        }
-        const float* left_at = shared + turn * STAGE + group * EACH * LEFT + down;
-        const float* right_at = shared + turn * STAGE + DEPTH * LEFT + group * EACH * RIGHT + right;
+    if (Product::HAS_STEPS) {
+        for (int turn = 0; turn < STAGES; turn++) prepare(turn);
+        __syncthreads();
+    }
 #pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            float l[FOURS_DOWN * FOUR], r[FOURS_ACROSS * FOUR];
+    for (int turn = 0; turn < STAGES - 1; turn++) copy(turn);
+    for (int turn = 0; turn < turns; turn++) {
+        wait_for_groups<STAGES - 2>();
+        __syncthreads();
+        copy(turn + STAGES - 1);
+        prepare(turn + STAGES);
+        const float *left_at = shared + turn % STAGES * STAGE, *right_at = left_at + Left::NUMBERS;
 #pragma unroll
-            for (int c = 0; c < FOURS_DOWN; c++) {
-                const float4 four = *(const float4*)(left_at + k * LEFT + c * DOWN);
-                l[c * FOUR] = four.x, l[c * FOUR + 1] = four.y, l[c * FOUR + 2] = four.z, l[c * FOUR + 3] = four.w;
-            }
+        for (int k = 0; k < DEPTH / GROUPS; k += 4) {
+            float l[ROWS][4], r[OWN_COLUMNS][4];
+            Left::read(left_at, down, group * (DEPTH / GROUPS) + k, l);
+            Right::read(right_at, right, group * (DEPTH / GROUPS) + k, r);
 #pragma unroll
-            for (int c = 0; c < FOURS_ACROSS; c++) {
-                const float4 four = *(const float4*)(right_at + k * RIGHT + c * ACROSS * FOUR);
-                r[c * FOUR] = four.x, r[c * FOUR + 1] = four.y, r[c * FOUR + 2] = four.z, r[c * FOUR + 3] = four.w;
-            }
+            for (int step = 0; step < 4; step++)
 #pragma unroll
-            for (int i = 0; i < FOURS_DOWN * FOUR; i++)
+                for (int i = 0; i < ROWS; i++)
 #pragma unroll
-                for (int j = 0; j < FOURS_ACROSS * FOUR; j++) sums[i][j] += l[i] * r[j];
-        }
-        if (goes_on) {
-            store(shared + (1 - turn) * STAGE);
-            __syncthreads();
+                    for (int j = 0; j < OWN_COLUMNS; j++) sums[i][j] += l[i][step] * r[j][step];
         }
     }
+    wait_for_groups<0>();
 
     // The sums of all groups. Where these do not fit in shared memory, half of the groups hand theirs over first.
     constexpr bool HALVES = GROUPS * HIGH * WIDE > SHARED;
@@ -216,10 +219,10 @@ __device__ void product(const Memory& at, float* shared, int unit, const Product
     static_assert(LEFT_OVER * HIGH * WIDE <= SHARED, "streamed.py reserves too little shared memory");
     auto each_of_own = [&](auto visit) {
 #pragma unroll
-        for (int i = 0; i < FOURS_DOWN * FOUR; i++)
+        for (int i = 0; i < ROWS; i++)
 #pragma unroll
-            for (int j = 0; j < FOURS_ACROSS * FOUR; j++) {
-                const int row = i / FOUR * DOWN + down + i % FOUR, column = j / FOUR * ACROSS * FOUR + right + j % FOUR;
+            for (int j = 0; j < OWN_COLUMNS; j++) {
+                const int row = Left::template row_of<ROWS>(down, i), column = Right::template row_of<OWN_COLUMNS>(right, j);
                 visit(sums[i][j], shared[(group % LEFT_OVER * HIGH + row) * WIDE + column]);
             }
     };
@@ -322,9 +325,11 @@ __device__ void give(const Memory& at, int sample, int number, float gradient, B
 
 // ---- the three products of a layer: rows are samples, or their pixels; columns neurons, or filters
 //
-// Of a convolution, the numbers that meet a row and an input lie at row.at + input.at, unless they are outside of the
-// image. One of both is a step along k, and prepared once for all threads.
+// left() and right() copy numbers to shared memory: LEFT_FOUR, or RIGHT_FOUR, adjacent ones at a time, four where all lie
+// at addresses that allow it; zeros where these are not `there`.
 
+// Of a convolution, a number lies at row.at + input.at, unless that is outside of the image. One of both is a step
+// along k, which is prepared once for all threads.
 struct Place {
     int at, y, x;
 };
@@ -342,36 +347,43 @@ __device__ Place input_of_filter(int input) {
     const int y = input % taps(LAYER) / here.k, x = input % taps(LAYER) % here.k;
     return {input / taps(LAYER) * pixels(LAYER - 1) + y * below.width + x, y, x};
 }
+__device__ Step step_at(Place place) { return {place.at, (short)place.y, (short)place.x}; }
 template <int LAYER>
-__device__ float number_below(const float* A, bool there, int at, int y, int x) {
-    there = there && (unsigned)y < layer(LAYER - 1).height && (unsigned)x < layer(LAYER - 1).width;
-    return there ? A[at] : 0.0f;
+__device__ void copy_below(float* to, const float* A, bool there, Place one, Step other) {
+    constexpr Row below = layer(LAYER - 1);
+    there = there && (unsigned)(one.y + other.y) < below.height && (unsigned)(one.x + other.x) < below.width;
+    copy_one_later(to, A + (there ? one.at + other.at : 0), there);
 }
+template <int FOUR>
+__device__ void copy(float* to, const float* from, bool there) {
+    if constexpr (FOUR == 4) copy_four_later(to, from, there);
+    else copy_one_later(to, from, there);
+}
+// How many numbers of map LAYER, or of parameters from place `at` on, can be copied at once in rows of `length`.
+__device__ constexpr int at_once(int at, int length) { return divides_by_four(at) && divides_by_four(length) ? 4 : 1; }
+__device__ constexpr int parameters_at_once(int at, int length) { return PARAMETERS_AT_ONCE == 4 ? at_once(at, length) : 1; }
+__device__ constexpr int of_map_at_once(int number) { return number == 0 ? X_AT_ONCE : at_once(0, numbers(number)); }
 
 template <int LAYER>
 struct Forward {
     static constexpr Tile TILE = layer(LAYER).forward;
+    static constexpr int COLUMNS = layer(LAYER).channels, WHOLE = inputs(LAYER), MOST_ROWS = BATCH * pixels(LAYER);
     static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = true;
     static constexpr bool DOWN = !is_dense(LAYER);
-    static constexpr int COLUMNS = layer(LAYER).channels, WHOLE = inputs(LAYER), MOST_ROWS = BATCH * pixels(LAYER);
+    static constexpr int LEFT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER - 1) : 1;
+    static constexpr int RIGHT_FOUR = parameters_at_once(layer(LAYER).parameters_at, WHOLE);
     const Memory& at;
     const int rows = at.rows * pixels(LAYER), depth = WHOLE;
     const float *A = map_of<LAYER - 1>(at), *W = at.parameters + layer(LAYER).parameters_at, *b = W + COLUMNS * WHOLE;
 
-    __device__ Step step(int k) const {
-        const Place input = input_of_filter<LAYER>(k);
-        return {input.at, input.y, input.x, 0};
+    __device__ Step step(int k) const { return step_at(input_of_filter<LAYER>(k)); }
+    __device__ void left(float* to, bool there, int i, int k, const Step& step) const {
+        if constexpr (is_dense(LAYER)) copy<LEFT_FOUR>(to, A + (there ? i * WHOLE + k : 0), there);
+        else copy_below<LAYER>(to, A, there, pixel_of_result<LAYER>(i), step);
     }
-    __device__ Place left_of(int i) const {
-        if constexpr (is_dense(LAYER)) return {i * WHOLE, 0, 0};
-        else return pixel_of_result<LAYER>(i);
+    __device__ void right(float* to, bool there, int j, int k, const Step&) const {
+        copy<RIGHT_FOUR>(to, W + (there ? j * WHOLE + k : 0), there);
     }
-    __device__ int right_of(int j) const { return j * WHOLE; }
-    __device__ float left(bool there, Place row, int k, const Step& step) const {
-        if constexpr (is_dense(LAYER)) return there ? A[row.at + k] : 0.0f;
-        else return number_below<LAYER>(A, there, row.at + step.at, row.y + step.y, row.x + step.x);
-    }
-    __device__ float right(bool there, int row, int k, const Step&) const { return there ? W[row + k] : 0.0f; }
     __device__ float early(int i, int j) const { return b[j]; }
     __device__ void done(int i, int j, float sum, float bias) const {
         const int place = (i / pixels(LAYER) * COLUMNS + j) * pixels(LAYER) + i % pixels(LAYER);
@@ -389,35 +401,37 @@ struct Forward {
 template <int LAYER>
 struct Deltas {
     static constexpr Tile TILE = layer(LAYER).deltas;
-    static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = false;
-    static constexpr bool DOWN = !is_dense(LAYER);
     static constexpr Row HERE = layer(LAYER), BELOW = layer(LAYER - 1);
     static constexpr int COLUMNS = is_dense(LAYER) ? numbers(LAYER - 1) : BELOW.channels;
     static constexpr int PIXELS = is_dense(LAYER) ? 1 : pixels(LAYER - 1), MOST_ROWS = BATCH * PIXELS;
     static constexpr int WHOLE = HERE.channels * taps(LAYER);
+    static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = false;
+    static constexpr bool DOWN = !is_dense(LAYER);
+    static constexpr int LEFT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER) : 1;
+    static constexpr int RIGHT_FOUR = is_dense(LAYER) ? parameters_at_once(HERE.parameters_at, COLUMNS) : 1;
     const Memory& at;
     const int rows = at.rows * PIXELS, depth = WHOLE;
     const float *D = deltas_of<LAYER>(at), *W = at.parameters + HERE.parameters_at;
 
     __device__ Step step(int k) const {
-        const int tap = k % taps(LAYER), y = tap / HERE.k, x = tap % HERE.k;
-        const int back = y / HERE.stride * HERE.width + x / HERE.stride;
-        return {k / taps(LAYER) * pixels(LAYER) - back, y, x, k / taps(LAYER) * COLUMNS * taps(LAYER) + tap};
+        const int y = k % taps(LAYER) / HERE.k, x = k % taps(LAYER) % HERE.k;
+        return step_at({k / taps(LAYER) * pixels(LAYER) - y / HERE.stride * HERE.width - x / HERE.stride, y, x});
     }
-    __device__ Place left_of(int i) const {
-        if constexpr (is_dense(LAYER)) return {i * WHOLE, 0, 0};
-        const int y = i % PIXELS / BELOW.width + HERE.before, x = i % PIXELS % BELOW.width + HERE.before;
-        return {i / PIXELS * numbers(LAYER) + y / HERE.stride * HERE.width + x / HERE.stride, y, x};
+    __device__ void left(float* to, bool there, int i, int k, const Step& step) const {
+        if constexpr (is_dense(LAYER)) {
+            copy<LEFT_FOUR>(to, D + (there ? i * WHOLE + k : 0), there);
+            return;
+        }
+        const int row = i % PIXELS / BELOW.width + HERE.before, column = i % PIXELS % BELOW.width + HERE.before;
+        const int begin = i / PIXELS * numbers(LAYER) + row / HERE.stride * HERE.width + column / HERE.stride;
+        const int y = row - step.y, x = column - step.x;
+        there = there && y >= 0 && x >= 0 && y % HERE.stride == 0 && x % HERE.stride == 0 &&
+                y / HERE.stride < HERE.height && x / HERE.stride < HERE.width;
+        copy_one_later(to, D + (there ? begin + step.at : 0), there);
     }
-    __device__ int right_of(int j) const { return j * taps(LAYER); }
-    __device__ float left(bool there, Place row, int k, const Step& step) const {
-        if constexpr (is_dense(LAYER)) return there ? D[row.at + k] : 0.0f;
-        const int y = row.y - step.y, x = row.x - step.x;
-        there = there && y % HERE.stride == 0 && x % HERE.stride == 0 && y >= 0 && x >= 0;
-        return there && y / HERE.stride < HERE.height && x / HERE.stride < HERE.width ? D[row.at + step.at] : 0.0f;
-    }
-    __device__ float right(bool there, int column, int k, const Step& step) const {
-        return there ? W[column + (is_dense(LAYER) ? k * COLUMNS : step.other)] : 0.0f;
+    __device__ void right(float* to, bool there, int j, int k, const Step&) const {
+        const int place = is_dense(LAYER) ? k * COLUMNS + j : (k / taps(LAYER) * COLUMNS + j) * taps(LAYER) + k % taps(LAYER);
+        copy<RIGHT_FOUR>(to, W + (there ? place : 0), there);
     }
     __device__ Below early(int i, int j) const {
         return look_below<LAYER - 1>(at, i / PIXELS, j * PIXELS + i % PIXELS);
@@ -427,14 +441,17 @@ struct Deltas {
     }
 };
 
-// The gradients: rows are neurons or filters, columns their inputs, and the bias, the weight of an input that is 1.
+// The gradients: rows are neurons or filters, columns their inputs. The last column is the bias, the weight of an input
+// that is always 1.
 template <int LAYER>
 struct Weights {
     static constexpr Tile TILE = layer(LAYER).weights;
-    static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = !is_dense(LAYER), RIGHT_ALONG_K = !is_dense(LAYER);
-    static constexpr bool DOWN = false;
     static constexpr int INPUTS = inputs(LAYER), COLUMNS = INPUTS + 1, MOST_ROWS = layer(LAYER).channels;
     static constexpr int WHOLE = BATCH * pixels(LAYER);
+    static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = !is_dense(LAYER), RIGHT_ALONG_K = !is_dense(LAYER);
+    static constexpr bool DOWN = false;
+    static constexpr int LEFT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER) : at_once(0, pixels(LAYER));
+    static constexpr int RIGHT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER - 1) : 1;
     struct Parameter {
         float w, m, v;
     };
@@ -442,23 +459,19 @@ struct Weights {
     const int rows = MOST_ROWS, depth = at.rows * pixels(LAYER);
     const float *A = map_of<LAYER - 1>(at), *D = deltas_of<LAYER>(at);
 
-    __device__ Step step(int k) const {
-        const Place pixel = pixel_of_result<LAYER>(k);
-        return {pixel.at, pixel.y, pixel.x, k / pixels(LAYER) * numbers(LAYER) + k % pixels(LAYER)};
+    __device__ Step step(int k) const { return step_at(pixel_of_result<LAYER>(k)); }
+    __device__ void left(float* to, bool there, int i, int k, const Step&) const {
+        const int place = k / pixels(LAYER) * numbers(LAYER) + i * pixels(LAYER) + k % pixels(LAYER);
+        copy<LEFT_FOUR>(to, D + (there ? place : 0), there);
     }
-    __device__ int left_of(int i) const { return i * pixels(LAYER); }
-    __device__ Place right_of(int j) const {  // of the bias, at is -1
-        if constexpr (is_dense(LAYER)) return {j < INPUTS ? j : -1, 0, 0};
-        if (j >= INPUTS) return {-1, 0, 0};
-        return input_of_filter<LAYER>(j);
-    }
-    __device__ float left(bool there, int row, int k, const Step& step) const {
-        return there ? D[row + (is_dense(LAYER) ? k * MOST_ROWS : step.other)] : 0.0f;
-    }
-    __device__ float right(bool there, Place input, int k, const Step& step) const {
-        if (input.at < 0) return 1.0f;
-        if constexpr (is_dense(LAYER)) return there ? A[k * INPUTS + input.at] : 0.0f;
-        else return number_below<LAYER>(A, there, step.at + input.at, step.y + input.y, step.x + input.x);
+    __device__ void right(float* to, bool there, int j, int k, const Step& step) const {
+        if (j == INPUTS) {  // where k is not there, neither is the other factor
+            to[0] = 1.0f;
+            return;
+        }
+        there = there && j < INPUTS;
+        if constexpr (is_dense(LAYER)) copy<RIGHT_FOUR>(to, A + (there ? k * INPUTS + j : 0), there);
+        else copy_below<LAYER>(to, A, there, input_of_filter<LAYER>(min(j, INPUTS - 1)), step);
     }
     __device__ int place_of(int i, int j) const {
         return layer(LAYER).parameters_at + (j < INPUTS ? i * INPUTS + j : MOST_ROWS * INPUTS + i);
@@ -623,7 +636,7 @@ __device__ void backward_from(const Memory& at, float* shared, Meet meet) {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 network_epoch(float* parameters, float* M, float* V, const float* X, const float* Y, float* A, float* D, float* parts,
               int* arrivals, int n, int steps, float rate) {
-    __shared__ __align__(16) float shared[SHARED + 2 * MOST_DEPTH * (int)(sizeof(Step) / 4)];
+    extern __shared__ __align__(16) float shared[];  // SHARED numbers, and the steps of STAGES + 1 turns
     int met = 0;
     // The first counter is that of the barrier.
     auto meet = [&] { meet_grid(arrivals, ++met * BLOCKS); };

@@ -13,14 +13,17 @@ from nncourse.architecture import ChainArchitecture, Filters, Neurons, Rule, Win
 from nncourse.cuda.launch import launch
 from nncourse.epochs import rules
 from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, codes
-from nncourse.epochs.dense_one_kernel import MEETING, this_chip
+from nncourse.epochs.dense_one_kernel import COPIES, MEETING, Chip, this_chip
 from nncourse.epochs.network import network_epoch
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.operation import cuda_beside
 
 THREADS = 256
-SHARED = 10_240  # numbers in shared memory: what the largest tile needs
+MOST_DEPTH = 64  # steps along k whose factors are in shared memory together
+LEAST_SHARED = 9_216  # numbers: for the sums of all groups of threads
+RESERVED = 1_024  # bytes of shared memory that CUDA needs itself, and the variables of a block
+STAGES = (4, 3, 2)  # of factors in shared memory: as many as fit
 MOST_OUTPUTS = 32  # of the head; a thread keeps a sum for each
 MOST_SUMS = 40  # that a thread keeps in the head
 MOST_STEPS = 1_000  # in one launch: some milliseconds up to a second, between which Ctrl-C is heard
@@ -39,6 +42,12 @@ class Tile:
     high: int
     wide: int
     split: int = 1
+
+    @property
+    def stage(self) -> int:
+        """Numbers of its two factors in shared memory, whichever way they lie there."""
+        depth = 32 if self.high * self.wide > 1024 else 64
+        return max((self.high + self.wide) * (depth + 4), depth * (self.high + self.wide + 8))
 
 
 def tile_for(rows: int, columns: int, depth: int, blocks: int) -> Tile:
@@ -59,12 +68,20 @@ class Plan:
 
     blocks: of the launch; `blocks_at_once` of them share a multiprocessor.
     together: samples that a block takes through the head at a time; 0 without a head.
+    stages, shared: of factors in shared memory, and the numbers there are for these.
     """
 
     tiles: tuple[tuple[Tile, ...], ...]
     blocks: int
     blocks_at_once: int
     together: int
+    stages: int
+    shared: int
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of the launch: the factors, and 8 bytes for each of the steps that are prepared."""
+        return 4 * self.shared + 8 * (self.stages + 1) * MOST_DEPTH
 
 
 def products(architecture: ChainArchitecture, batch: int) -> list[tuple[tuple[int, int, int], ...]]:
@@ -87,13 +104,25 @@ def products(architecture: ChainArchitecture, batch: int) -> list[tuple[tuple[in
     return found
 
 
-def plan(architecture: ChainArchitecture, batch: int, multiprocessors: int, blocks_at_once: int = 1) -> Plan:
-    """A division of the work for so many multiprocessors."""
-    blocks = multiprocessors * blocks_at_once
+def plan(architecture: ChainArchitecture, batch: int, chip: Chip, blocks_at_once: int = 1) -> Plan:
+    """A division of the work for this chip."""
+    blocks = chip.multiprocessors * blocks_at_once
     tiles = tuple(tuple(tile_for(*sizes, blocks) for sizes in each) for each in products(architecture, batch))
     outputs = architecture.contract_sizes["n_out"]
     together = min(ceil(batch / blocks), MOST_SUMS // outputs) if outputs <= MOST_OUTPUTS else 0
-    return Plan(tiles, blocks, blocks_at_once, together)
+    return planned(tiles, blocks, blocks_at_once, together, chip)
+
+
+def planned(tiles: tuple[tuple[Tile, ...], ...], blocks: int, blocks_at_once: int, together: int, chip: Chip) -> Plan:
+    """A plan with these tiles, and as many stages as fit."""
+    stage = max(tile.stage for each in tiles for tile in each)
+    for stages in STAGES:
+        made = Plan(tiles, blocks, blocks_at_once, together, stages, max(LEAST_SHARED, stages * stage))
+        if (made.shared_bytes + RESERVED) * blocks_at_once <= chip.shared_bytes:
+            return made
+    raise DoesNotFitError(
+        f"streamed wanted {made.shared_bytes} bytes of shared memory a block; got {chip.shared_bytes}"
+    )
 
 
 @dataclass(frozen=True)
@@ -127,7 +156,7 @@ def layout(made: Plan, architecture: ChainArchitecture, batch: int) -> Layout:
         table.append(
             _row(kind, above, *filters, architecture.activations[number], parameters_at, map_at, tiles=tiles or none)
         )
-        map_at += batch * prod(above)
+        map_at += ceil(batch * prod(above) / 4) * 4  # an address at which four can be copied at once
         parameters_at += prod(weights) + weights[0] if weights else 0
     return Layout(", ".join(table), map_at, parts, arrivals)
 
@@ -142,9 +171,11 @@ def _row(
 
 
 @functools.lru_cache(maxsize=64)
-def source(made: Plan, architecture: ChainArchitecture, rule: Rule, batch: int) -> CudaSource:
+def source(
+    made: Plan, architecture: ChainArchitecture, rule: Rule, batch: int, at_once: tuple[int, int] = (4, 4)
+) -> CudaSource:
     """The .cu text for this network, optimizer and plan."""
-    constants = rules.constants(rule) | {
+    constants = rules.rule_constants(rule) | {
         "TABLE": layout(made, architecture, batch).table,
         "LAYERS": len(architecture.layers),
         "COST": "CROSS_ENTROPY" if architecture.cost in CROSS_ENTROPIES else architecture.cost.upper(),
@@ -152,16 +183,20 @@ def source(made: Plan, architecture: ChainArchitecture, rule: Rule, batch: int) 
         "BLOCKS": made.blocks,
         "BLOCKS_AT_ONCE": made.blocks_at_once,
         "THREADS": THREADS,
-        "SHARED": SHARED,
+        "STAGES": made.stages,
+        "SHARED": made.shared,
+        "MOST_DEPTH": MOST_DEPTH,
+        "X_AT_ONCE": at_once[0],
+        "PARAMETERS_AT_ONCE": at_once[1],
         "HAS_HEAD": int(made.together > 0),
         "TOGETHER": max(1, made.together),
         "ALPHA": f"{ALPHA}f",
     }
     defines = (f"{name}={value}" for name, value in constants.items())
-    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, rules.RULES))
+    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES, rules.RULES))
 
 
-EMULATED = 3  # multiprocessors: the emulator runs one thread after the other
+EMULATED = Chip(99 * 1024, 3, False)  # few blocks: the emulator runs one thread after the other
 
 
 @network_epoch.kernel("streamed", device="gpu", cuda=True)
@@ -170,15 +205,25 @@ def streamed(parameters, M, V, architecture, rule, X, Y, batch, rate, steps, mad
     network_epoch.sizes(parameters, M, V, architecture, rule, X, Y, batch, rate, steps)
     if not isinstance(architecture.layers[-1], Neurons):
         raise DoesNotFitError(f"streamed wanted a dense layer at the end; got {architecture}")
-    n, batch = len(X), min(batch, max(1, len(X)))
-    made = made or plan(architecture, batch, this_chip().multiprocessors if devices.on_gpu(parameters) else EMULATED)
-    text, needed = source(made, architecture, rule, batch), layout(made, architecture, batch)
-    xp = devices.array_module(parameters)
-    scratch = [xp.zeros(max(1, size), np.float32) for size in (needed.numbers, needed.numbers, needed.parts)]
+    n, batch, gpu = len(X), min(batch, max(1, len(X))), devices.on_gpu(parameters)
+    made = made or plan(architecture, batch, this_chip() if gpu else EMULATED)
+    xp, needed = devices.array_module(parameters), layout(made, architecture, batch)
+    copied = tuple(
+        4 if width % 4 == 0 and at % 16 == 0 else 1
+        for at, width in ((address(X), X.shape[1]), (address(parameters), 4))
+    )
+    text = source(made, architecture, rule, batch, copied)
+    scratch = [xp.zeros(max(4, size), np.float32) for size in (needed.numbers, needed.numbers, needed.parts)]
     for start in range(0, n, MOST_STEPS * batch):
         rows = slice(start, min(n, start + MOST_STEPS * batch))
         arrivals = xp.zeros(1 + needed.arrivals, np.int32)
         taken = steps + start // batch
         arguments = [parameters, M, V, X[rows], Y[rows], *scratch, arrivals, rows.stop - start, taken, rate]
-        launch(text, "network_epoch", (made.blocks,), (THREADS,), arguments, cooperative=True, **emulator)
+        options = {"shared_bytes": made.shared_bytes, "cooperative": True}
+        launch(text, "network_epoch", (made.blocks,), (THREADS,), arguments, **options, **emulator)
     return parameters, M, V
+
+
+def address(array) -> int:
+    """Where an array of NumPy or CuPy begins."""
+    return array.data.ptr if devices.on_gpu(array) else array.ctypes.data
