@@ -4,6 +4,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
+from pathlib import Path
 
 import numpy as np
 
@@ -27,39 +28,150 @@ STAGES = (4, 3, 2)  # of factors in shared memory: as many as fit
 MOST_OUTPUTS = 32  # of the head; a thread keeps a sum for each
 MOST_SUMS = 40  # that a thread keeps in the head
 MOST_STEPS = 1_000  # in one launch: some milliseconds up to a second, between which Ctrl-C is heard
-# Large tiles read less, small ones keep more of the chip busy, and some products have few rows or columns.
-TILES = ((8, 64), (16, 32), (32, 32), (32, 64), (64, 16), (64, 64), (128, 8), (128, 16), (128, 32), (128, 64))
-SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-# Cycles of a multiprocessor, measured on an H200: for the first loads and the last stores of a tile, for a shared sum;
-# for a number that is loaded; and its multiplications in a cycle.
-BEGIN, ARRIVE, LOAD, MULTIPLICATIONS = 1_500, 1_500, 0.12, 80
+# Tiles of a product of matrices, rows × columns, and the cycles that a multiprocessor takes for a step along k. Large
+# tiles read less, small ones keep more of the chip busy, and some products have few rows or columns.
+TILES = {
+    (8, 64): 15, (16, 32): 12.5, (32, 32): 19, (32, 64): 29, (64, 16): 22, (64, 64): 54, (128, 16): 30, (128, 32): 58,
+    (128, 64): 120,
+}  # fmt: skip
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+# Cycles for a tile, for each round of its elements over the threads, and for a sum that blocks share. All of these were
+# fitted to some thousand products on an H100.
+BEGIN, ROUND, ARRIVE, ADD = 1_900, 500, 2_400, 45
+IMAGE_TILES = ((128, 8), (128, 16), (128, 32), (128, 64), (256, 8), (256, 16))  # pixels × filters
+MOST_STAGE = 9_216  # numbers of a stage
 
 
 @dataclass(frozen=True)
 class Tile:
-    """How a product is divided: elements of a tile, and blocks that share its sum."""
+    """How a product is divided: see streamed_layers.cu. `size` elements are in a tile, of which there are `count`.
+
+    stage: numbers of its factors in shared memory, of one stage.
+    """
 
     high: int
     wide: int
-    split: int = 1
-
-    @property
-    def stage(self) -> int:
-        """Numbers of its two factors in shared memory, whichever way they lie there."""
-        depth = 32 if self.high * self.wide > 1024 else 64
-        return max((self.high + self.wide) * (depth + 4), depth * (self.high + self.wide + 8))
+    split: int
+    part: int
+    size: int
+    count: int
+    stage: int
 
 
-def tile_for(rows: int, columns: int, depth: int, blocks: int) -> Tile:
-    """The tile with which a product takes the fewest cycles on so many blocks."""
+def matrix_tile(product: "Product", high: int, wide: int, split: int) -> Tile:
+    """A tile of a product of matrices."""
+    depth = 32 if high * wide > 1024 else 64
+    stage = max((high + wide) * (depth + 4), depth * (high + wide + 8))  # whichever way the factors lie
+    count = ceil(product.rows / high) * ceil(product.columns / wide)
+    return Tile(high, wide, split, 0, high * wide, count, stage)
+
+
+def best_matrix_tile(product: "Product", blocks: int) -> Tile:
+    """The tile with which a product of matrices takes the fewest cycles on so many blocks."""
 
     def cycles(tile: Tile) -> float:
-        units = ceil(rows / tile.high) * ceil(columns / tile.wide) * tile.split
-        step = tile.high * tile.wide / MULTIPLICATIONS + (tile.high + tile.wide) * LOAD
-        return ceil(units / blocks) * (BEGIN + ceil(depth / tile.split) * step + ARRIVE * (tile.split > 1))
+        rounds, steps = tile.size / THREADS, ceil(product.depth / tile.split) * TILES[tile.high, tile.wide]
+        shared = ARRIVE + ADD * rounds * tile.split if tile.split > 1 else 0
+        return ceil(tile.count * tile.split / blocks) * (BEGIN + ROUND * rounds + steps + shared)
 
-    sizes = [Tile(*size, split) for size in TILES for split in SPLITS if split == 1 or depth >= 64 * split]
-    return min(sizes, key=cycles)
+    splits = [split for split in SPLITS if split == 1 or product.depth >= 64 * split]
+    return min((matrix_tile(product, *size, split) for size in TILES for split in splits), key=cycles)
+
+
+def image_tile(product: "Product", high: int, wide: int, channels: int) -> Tile:
+    """A tile of a convolution's forward pass or deltas: lines of pixels × filters."""
+    height, width = product.image
+    lines, samples = (height, high // (height * width)) if height * width <= high else (high // width, 1)
+    down = ceil(product.batch / samples) if lines == height else product.batch * ceil(height / lines)
+    patch = samples * channels * (lines + product.k - 1) * (width + product.k - 1)
+    stage = ceil(patch / 4) * 4 + channels * product.k**2 * (wide + 4)
+    return Tile(high, wide, 1, channels, high * wide, down * ceil(product.columns / wide), stage)
+
+
+def best_image_tile(product: "Product", blocks: int) -> Tile | None:
+    """The tile with which such a convolution takes the fewest cycles; None if its lines are too long for all."""
+
+    def cycles(tile: Tile) -> float:
+        copied = tile.stage / tile.part * 10 / THREADS  # of a channel
+        return ceil(tile.count / blocks) * (BEGIN + product.channels * (product.k**2 * tile.size / 90 + copied))
+
+    found = []
+    for high, wide in IMAGE_TILES:
+        if product.image[1] <= high:
+            one = image_tile(product, high, wide, 1)
+            most = max(1, min(product.channels, MOST_STAGE // one.stage))
+            found.append(image_tile(product, high, wide, ceil(product.channels / ceil(product.channels / most))))
+    fits = [tile for tile in found if tile.stage <= MOST_STAGE]
+    return min(fits, key=cycles, default=None)
+
+
+def image_weights_tile(product: "Product", blocks: int) -> Tile | None:
+    """The tile of a convolution's gradients: filters × lines of filters. None if not even one line of pixels fits."""
+    k, (height, width) = product.k, product.image
+    high = next((high for high in (8, 16, 32) if product.rows <= high), 64)
+    members = high // (8 if high >= 16 else 4)
+    channels = min(product.channels, THREADS // (members * k))
+    pitch, window = ceil(width / 4) * 4, ceil((k + 3) / 4) * 4
+
+    def stage(channels: int, lines: int) -> int:
+        return high * lines * pitch + channels * (lines + k - 1) * (pitch - 4 + window)
+
+    while channels > 1 and stage(channels, 1) > MOST_STAGE:
+        channels //= 2
+    lines = max((lines for lines in range(1, height + 1) if stage(channels, lines) <= MOST_STAGE), default=0)
+    if not channels or not lines:
+        return None
+    lines = ceil(height / ceil(height / lines))
+    count = ceil(product.rows / high) * ceil(product.channels / channels)
+    split = max(1, min(blocks // count, product.batch * ceil(height / lines)))
+    return Tile(high, channels * k, split, lines, high * (channels * k * k + 1), count, stage(channels, lines))
+
+
+@dataclass(frozen=True)
+class Product:
+    """The sizes of a product, and if it is of images: their height and width, the filters' channels and k."""
+
+    rows: int
+    columns: int
+    depth: int
+    batch: int
+    image: tuple[int, int] = (0, 0)
+    channels: int = 0
+    k: int = 0
+
+
+def products(architecture: ChainArchitecture, batch: int) -> list[tuple[Product, ...]]:
+    """The products of each layer: forward, deltas below, weights; () for a pool."""
+    found: list[tuple[Product, ...]] = []
+    for layer, weights, below, above in zip(
+        architecture.layers, architecture.shapes, architecture.maps, architecture.maps[1:], strict=False
+    ):
+        if not weights:
+            found.append(())
+            continue
+        count, inputs, pixels = weights[0], prod(weights[1:]), prod(above[1:])
+        if not isinstance(layer, Filters):
+            sizes = (batch, count, inputs), (batch, inputs, count), (count, inputs + 1, batch)
+            found.append(tuple(Product(*each, batch) for each in sizes))
+            continue
+        of_result, of_below = (above[1:], below[0], layer.k), (below[1:], count, layer.k)
+        if layer.stride > 1:
+            of_result = of_below = ()
+        forward = Product(batch * pixels, count, inputs, batch, *of_result)
+        deltas = Product(batch * prod(below[1:]), below[0], count * layer.k**2, batch, *of_below)
+        found.append((forward, deltas, Product(count, inputs + 1, batch * pixels, batch, *of_result)))
+    return found
+
+
+def tiles_for(made: tuple[Product, ...], blocks: int) -> tuple[Tile, ...]:
+    """The tiles of a layer's products."""
+    found = []
+    for number, product in enumerate(made):
+        best = None
+        if product.k:
+            best = image_weights_tile(product, blocks) if number == 2 else best_image_tile(product, blocks)
+        found.append(best or best_matrix_tile(product, blocks))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -84,30 +196,10 @@ class Plan:
         return 4 * self.shared + 8 * (self.stages + 1) * MOST_DEPTH
 
 
-def products(architecture: ChainArchitecture, batch: int) -> list[tuple[tuple[int, int, int], ...]]:
-    """(rows, columns, depth) of the products of each layer: forward, deltas below, weights; () for a pool."""
-    found: list[tuple[tuple[int, int, int], ...]] = []
-    for layer, weights, below, above in zip(
-        architecture.layers, architecture.shapes, architecture.maps, architecture.maps[1:], strict=False
-    ):
-        if not weights:
-            found.append(())
-            continue
-        (count, inputs), pixels, deltas = (
-            (weights[0], prod(weights[1:])),
-            prod(above[1:]),
-            (batch, prod(below), weights[0]),
-        )
-        if isinstance(layer, Filters):
-            deltas = batch * prod(below[1:]), below[0], count * layer.k**2
-        found.append(((batch * pixels, count, inputs), deltas, (count, inputs + 1, batch * pixels)))
-    return found
-
-
 def plan(architecture: ChainArchitecture, batch: int, chip: Chip, blocks_at_once: int = 1) -> Plan:
     """A division of the work for this chip."""
     blocks = chip.multiprocessors * blocks_at_once
-    tiles = tuple(tuple(tile_for(*sizes, blocks) for sizes in each) for each in products(architecture, batch))
+    tiles = tuple(tiles_for(each, blocks) for each in products(architecture, batch))
     outputs = architecture.contract_sizes["n_out"]
     together = min(ceil(batch / blocks), MOST_SUMS // outputs) if outputs <= MOST_OUTPUTS else 0
     return planned(tiles, blocks, blocks_at_once, together, chip)
@@ -143,11 +235,10 @@ def layout(made: Plan, architecture: ChainArchitecture, batch: int) -> Layout:
     for number, layer in enumerate(architecture.layers):
         weights, above = architecture.shapes[number], architecture.maps[number + 1]
         tiles = []
-        for (rows, columns, _), tile in zip(products(architecture, batch)[number], made.tiles[number], strict=True):
-            tiles.append(f"{{{tile.high}, {tile.wide}, {tile.split}, {parts}, {arrivals}}}")
+        for tile in made.tiles[number]:
+            tiles.append(f"{{{tile.high}, {tile.wide}, {tile.split}, {tile.part}, {parts}, {arrivals}}}")
             if tile.split > 1:
-                count = ceil(rows / tile.high) * ceil(columns / tile.wide)
-                parts, arrivals = parts + count * tile.split * tile.high * tile.wide, arrivals + count
+                parts, arrivals = parts + tile.count * tile.split * tile.size, arrivals + tile.count
         kind, *filters = "DENSE", 1, 1, 0
         if isinstance(layer, Filters):
             kind, *filters = "CONVOLUTION", layer.k, layer.stride, layer.before
@@ -193,9 +284,11 @@ def source(
         "ALPHA": f"{ALPHA}f",
     }
     defines = (f"{name}={value}" for name, value in constants.items())
-    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES, rules.RULES))
+    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES, rules.RULES, *TEXTS))
 
 
+PARTS = ("layers", "products", "images")  # of the text, before streamed.cu itself
+TEXTS = tuple(CudaSource.read(Path(__file__).with_name(f"streamed_{name}.cu")) for name in PARTS)
 EMULATED = Chip(99 * 1024, 3, False)  # few blocks: the emulator runs one thread after the other
 
 
