@@ -38,7 +38,9 @@ SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # Cycles for a tile, for each round of its elements over the threads, and for a sum that blocks share. All of these were
 # fitted to some thousand products on an H100.
 BEGIN, ROUND, ARRIVE, ADD = 1_900, 500, 2_400, 45
-IMAGE_TILES = ((128, 8), (128, 16), (128, 32), (128, 64), (256, 8), (256, 16))  # pixels × filters
+# The same for images, pixels × filters, with the multiplications in a cycle.
+IMAGE_TILES = {(128, 8): 26, (128, 16): 34, (128, 32): 45, (128, 64): 46, (256, 8): 30, (256, 16): 38}
+IMAGE_ROUND = 300
 MOST_STAGE = 9_216  # numbers of a stage
 
 
@@ -80,11 +82,12 @@ def best_matrix_tile(product: "Product", blocks: int) -> Tile:
 
 def image_tile(product: "Product", high: int, wide: int, channels: int) -> Tile:
     """A tile of a convolution's forward pass or deltas: lines of pixels × filters."""
-    height, width = product.image
-    lines, samples = (height, high // (height * width)) if height * width <= high else (high // width, 1)
-    down = ceil(product.batch / samples) if lines == height else product.batch * ceil(height / lines)
-    patch = samples * channels * (lines + product.k - 1) * (width + product.k - 1)
-    stage = ceil(patch / 4) * 4 + channels * product.k**2 * (wide + 4)
+    height, fours, window = product.image[0], ceil(product.image[1] / 4), ceil((product.k + 3) / 4) * 4
+    whole = height * fours * 4 <= high
+    lines, samples = (height, high // (height * fours * 4)) if whole else (high // (fours * 4), 1)
+    down = ceil(product.batch / samples) if whole else product.batch * ceil(height / lines)
+    patch = samples * channels * (lines + product.k - 1) * (fours * 4 - 4 + window)
+    stage = patch + channels * product.k**2 * (wide + 4)
     return Tile(high, wide, 1, channels, high * wide, down * ceil(product.columns / wide), stage)
 
 
@@ -92,12 +95,12 @@ def best_image_tile(product: "Product", blocks: int) -> Tile | None:
     """The tile with which such a convolution takes the fewest cycles; None if its lines are too long for all."""
 
     def cycles(tile: Tile) -> float:
-        copied = tile.stage / tile.part * 10 / THREADS  # of a channel
-        return ceil(tile.count / blocks) * (BEGIN + product.channels * (product.k**2 * tile.size / 90 + copied))
+        steps = product.channels * product.k**2 * tile.size / IMAGE_TILES[tile.high, tile.wide]
+        return ceil(tile.count / blocks) * (BEGIN + IMAGE_ROUND * tile.size / THREADS + steps)
 
     found = []
     for high, wide in IMAGE_TILES:
-        if product.image[1] <= high:
+        if ceil(product.image[1] / 4) * 4 <= high:
             one = image_tile(product, high, wide, 1)
             most = max(1, min(product.channels, MOST_STAGE // one.stage))
             found.append(image_tile(product, high, wide, ceil(product.channels / ceil(product.channels / most))))
@@ -106,25 +109,25 @@ def best_image_tile(product: "Product", blocks: int) -> Tile | None:
 
 
 def image_weights_tile(product: "Product", blocks: int) -> Tile | None:
-    """The tile of a convolution's gradients: filters × lines of filters. None if not even one line of pixels fits."""
+    """The tile of a convolution's gradients: filters × channels. None if not even one line of pixels fits."""
     k, (height, width) = product.k, product.image
     high = next((high for high in (8, 16, 32) if product.rows <= high), 64)
-    members = high // (8 if high >= 16 else 4)
-    channels = min(product.channels, THREADS // (members * k))
+    members = high // (8 if k <= 3 else 4 if k <= 5 else 2)  # threads for a channel
     pitch, window = ceil(width / 4) * 4, ceil((k + 3) / 4) * 4
 
     def stage(channels: int, lines: int) -> int:
-        return high * lines * pitch + channels * (lines + k - 1) * (pitch - 4 + window)
+        return high * lines * pitch + channels * ((lines + k - 1) * (pitch - 4 + window) + 4)
 
-    while channels > 1 and stage(channels, 1) > MOST_STAGE:
+    channels = min(product.channels, THREADS // members)
+    while channels > 1 and (stage(channels, 1) > MOST_STAGE or high * (channels * k * k + 1) > MOST_STAGE):
         channels //= 2
     lines = max((lines for lines in range(1, height + 1) if stage(channels, lines) <= MOST_STAGE), default=0)
-    if not channels or not lines:
+    if k > 7 or not lines:
         return None
     lines = ceil(height / ceil(height / lines))
     count = ceil(product.rows / high) * ceil(product.channels / channels)
     split = max(1, min(blocks // count, product.batch * ceil(height / lines)))
-    return Tile(high, channels * k, split, lines, high * (channels * k * k + 1), count, stage(channels, lines))
+    return Tile(high, channels, split, lines, high * (channels * k * k + 1), count, stage(channels, lines))
 
 
 @dataclass(frozen=True)

@@ -33,15 +33,17 @@ template <typename Product, int HIGH, int WIDE>
 struct Elements {
     static constexpr int SIZE = HIGH * WIDE, COUNT = divided_up(SIZE, THREADS), FEW = COUNT < 8 ? COUNT : 8;
     // Where there are few, they are read before the sums are computed.
-    static constexpr bool READS_AHEAD = COUNT <= 4 && Product::TILE.split == 1;
+    static constexpr bool READS_AHEAD = COUNT <= 4 && Product::TILE.split == 1, DOWN = Product::DOWN;
     using Early = decltype(((const Product*)nullptr)->early(0, 0));
     int i[FEW], j[FEW], at[FEW];  // at: in the tile, -1 for none
     Early before[FEW];
 
+    __device__ static int in_order(int number) { return DOWN ? number % HIGH * WIDE + number / HIGH : number; }
+
     __device__ void read(const Product& of, int tile, int first) {
 #pragma unroll
         for (int c = 0; c < FEW; c++) {
-            const int number = (first + c) * THREADS + threadIdx.x, e = Product::DOWN ? number % HIGH * WIDE + number / HIGH : number;
+            const int number = (first + c) * THREADS + threadIdx.x, e = in_order(number);
             i[c] = j[c] = 0;
             const bool there = first + c < COUNT && number < SIZE && of.place(tile, e / WIDE, e % WIDE, i[c], j[c]);
             at[c] = there ? e : -1;
@@ -60,17 +62,18 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
                        float (&sums)[ROWS][COLUMNS], Elements<Product, HIGH, WIDE>& own, RowOf row_of, ColumnOf column_of) {
     using Own = Elements<Product, HIGH, WIDE>;
     constexpr Tile TILE = Product::TILE;
-    constexpr int SPLIT = TILE.split, SIZE = HIGH * WIDE;
+    constexpr int SPLIT = TILE.split, SIZE = HIGH * WIDE, PADDED = Own::DOWN ? WIDE * (HIGH + 4) : SIZE;
+    auto place_of = [](int row, int column) { return Own::DOWN ? column * (HIGH + 4) + row : row * WIDE + column; };
     // Where the sums of all groups do not fit in shared memory, half of the groups hand theirs over first.
-    constexpr bool HALVES = GROUPS * SIZE > SHARED;
+    constexpr bool HALVES = GROUPS * PADDED > SHARED;
     constexpr int LEFT_OVER = HALVES ? GROUPS / 2 : GROUPS;
-    static_assert(LEFT_OVER * SIZE <= SHARED, "streamed.py reserves too little shared memory");
+    static_assert(LEFT_OVER * PADDED <= SHARED, "streamed.py reserves too little shared memory");
     auto each_of_own = [&](auto visit) {
 #pragma unroll
         for (int a = 0; a < ROWS; a++)
 #pragma unroll
             for (int b = 0; b < COLUMNS; b++)
-                if (column_of(b) >= 0) visit(sums[a][b], shared[group % LEFT_OVER * SIZE + row_of(a) * WIDE + column_of(b)]);
+                if (column_of(b) >= 0) visit(sums[a][b], shared[group % LEFT_OVER * PADDED + place_of(row_of(a), column_of(b))]);
     };
     auto write = [](float sum, float& place) { place = sum; };
     __syncthreads();  // the last factors are no longer read
@@ -85,14 +88,14 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
 
     auto sum_of_groups = [&](int e) {
         float sum = 0.0f;
-#pragma unroll
-        for (int g = 0; g < LEFT_OVER; g++) sum += shared[g * SIZE + e];
+#pragma unroll 8
+        for (int g = 0; g < LEFT_OVER; g++) sum += shared[g * PADDED + place_of(e / WIDE, e % WIDE)];
         return sum;
     };
     float* parts = at.parts + TILE.parts_at + tile * SPLIT * SIZE;
     if constexpr (SPLIT > 1) {
 #pragma unroll 8
-        for (int e = threadIdx.x; e < SIZE; e += THREADS) parts[share * SIZE + e] = sum_of_groups(e);
+        for (int number = threadIdx.x; number < SIZE; number += THREADS) parts[share * SIZE + Own::in_order(number)] = sum_of_groups(Own::in_order(number));
         if (Product::SUMMED_LATER || !is_last(at.arrivals + TILE.arrivals_at + tile, SPLIT)) return;
     }
 #pragma unroll 1
