@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from pathlib import Path
 
@@ -18,15 +18,19 @@ from nncourse.epochs.dense_one_kernel import COPIES, MEETING, Chip, this_chip
 from nncourse.epochs.network import network_epoch
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
-from nncourse.kernels.operation import cuda_beside
+
+FILES = ("streamed_layers", "streamed_products", "streamed_images", "streamed")
+TEXTS = tuple(CudaSource.read(Path(__file__).with_name(f"{name}.cu")) for name in FILES)
 
 THREADS = 256
 MOST_DEPTH = 64  # steps along k whose factors are in shared memory together
 LEAST_SHARED = 9_216  # numbers: for the sums of all groups of threads
-RESERVED = 1_024  # bytes of shared memory that CUDA needs itself, and the variables of a block
+RESERVED = 4_096  # bytes of shared memory for CUDA itself, a block's variables, and prepared steps
 STAGES = (4, 3, 2)  # of factors in shared memory: as many as fit
 MOST_OUTPUTS = 32  # of the head; a thread keeps a sum for each
 MOST_SUMS = 40  # that a thread keeps in the head
+MOST_LAYERS = 10  # each takes a second or so to compile
+MOST_NUMBERS = 1 << 29  # in the activations of a batch: 2 GiB, and as much for the deltas
 MOST_STEPS = 1_000  # in one launch: some milliseconds up to a second, between which Ctrl-C is heard
 # Tiles of a product of matrices, rows × columns, and the cycles that a multiprocessor takes for a step along k. Large
 # tiles read less, small ones keep more of the chip busy, and some products have few rows or columns.
@@ -63,7 +67,7 @@ class Tile:
 def matrix_tile(product: "Product", high: int, wide: int, split: int) -> Tile:
     """A tile of a product of matrices."""
     depth = 32 if high * wide > 1024 else 64
-    stage = max((high + wide) * (depth + 4), depth * (high + wide + 8))  # whichever way the factors lie
+    stage = sum(max(length * (depth + 4), depth * (length + 4)) for length in (high, wide))  # whichever way they lie
     count = ceil(product.rows / high) * ceil(product.columns / wide)
     return Tile(high, wide, split, 0, high * wide, count, stage)
 
@@ -91,7 +95,7 @@ def image_tile(product: "Product", high: int, wide: int, channels: int) -> Tile:
     return Tile(high, wide, 1, channels, high * wide, down * ceil(product.columns / wide), stage)
 
 
-def best_image_tile(product: "Product", blocks: int) -> Tile | None:
+def best_image_tile(product: "Product", blocks: int, most_stage: int) -> Tile | None:
     """The tile with which such a convolution takes the fewest cycles; None if its lines are too long for all."""
 
     def cycles(tile: Tile) -> float:
@@ -102,13 +106,13 @@ def best_image_tile(product: "Product", blocks: int) -> Tile | None:
     for high, wide in IMAGE_TILES:
         if ceil(product.image[1] / 4) * 4 <= high:
             one = image_tile(product, high, wide, 1)
-            most = max(1, min(product.channels, MOST_STAGE // one.stage))
+            most = max(1, min(product.channels, most_stage // one.stage))
             found.append(image_tile(product, high, wide, ceil(product.channels / ceil(product.channels / most))))
-    fits = [tile for tile in found if tile.stage <= MOST_STAGE]
+    fits = [tile for tile in found if tile.stage <= most_stage]
     return min(fits, key=cycles, default=None)
 
 
-def image_weights_tile(product: "Product", blocks: int) -> Tile | None:
+def image_weights_tile(product: "Product", blocks: int, most_stage: int) -> Tile | None:
     """The tile of a convolution's gradients: filters × channels. None if not even one line of pixels fits."""
     k, (height, width) = product.k, product.image
     high = next((high for high in (8, 16, 32) if product.rows <= high), 64)
@@ -119,9 +123,9 @@ def image_weights_tile(product: "Product", blocks: int) -> Tile | None:
         return high * lines * pitch + channels * ((lines + k - 1) * (pitch - 4 + window) + 4)
 
     channels = min(product.channels, THREADS // members)
-    while channels > 1 and (stage(channels, 1) > MOST_STAGE or high * (channels * k * k + 1) > MOST_STAGE):
+    while channels > 1 and (stage(channels, 1) > most_stage or high * (channels * k * k + 1) > LEAST_SHARED):
         channels //= 2
-    lines = max((lines for lines in range(1, height + 1) if stage(channels, lines) <= MOST_STAGE), default=0)
+    lines = max((lines for lines in range(1, height + 1) if stage(channels, lines) <= most_stage), default=0)
     if k > 7 or not lines:
         return None
     lines = ceil(height / ceil(height / lines))
@@ -166,13 +170,14 @@ def products(architecture: ChainArchitecture, batch: int) -> list[tuple[Product,
     return found
 
 
-def tiles_for(made: tuple[Product, ...], blocks: int) -> tuple[Tile, ...]:
-    """The tiles of a layer's products."""
+def tiles_for(made: tuple[Product, ...], blocks: int, most_stage: int) -> tuple[Tile, ...]:
+    """The tiles of a layer's products, with at most so many numbers in a stage."""
     found = []
     for number, product in enumerate(made):
         best = None
         if product.k:
-            best = image_weights_tile(product, blocks) if number == 2 else best_image_tile(product, blocks)
+            of_images = image_weights_tile if number == 2 else best_image_tile
+            best = of_images(product, blocks, most_stage)
         found.append(best or best_matrix_tile(product, blocks))
     return tuple(found)
 
@@ -202,7 +207,8 @@ class Plan:
 def plan(architecture: ChainArchitecture, batch: int, chip: Chip, blocks_at_once: int = 1) -> Plan:
     """A division of the work for this chip."""
     blocks = chip.multiprocessors * blocks_at_once
-    tiles = tuple(tiles_for(each, blocks) for each in products(architecture, batch))
+    most_stage = min(MOST_STAGE, (chip.shared_bytes // blocks_at_once - RESERVED) // (4 * STAGES[-1]))
+    tiles = tuple(tiles_for(each, blocks, most_stage) for each in products(architecture, batch))
     outputs = architecture.contract_sizes["n_out"]
     together = min(ceil(batch / blocks), MOST_SUMS // outputs) if outputs <= MOST_OUTPUTS else 0
     return planned(tiles, blocks, blocks_at_once, together, chip)
@@ -213,7 +219,7 @@ def planned(tiles: tuple[tuple[Tile, ...], ...], blocks: int, blocks_at_once: in
     stage = max(tile.stage for each in tiles for tile in each)
     for stages in STAGES:
         made = Plan(tiles, blocks, blocks_at_once, together, stages, max(LEAST_SHARED, stages * stage))
-        if (made.shared_bytes + RESERVED) * blocks_at_once <= chip.shared_bytes:
+        if (made.shared_bytes + 1_024) * blocks_at_once <= chip.shared_bytes:
             return made
     raise DoesNotFitError(
         f"streamed wanted {made.shared_bytes} bytes of shared memory a block; got {chip.shared_bytes}"
@@ -286,12 +292,11 @@ def source(
         "TOGETHER": max(1, made.together),
         "ALPHA": f"{ALPHA}f",
     }
-    defines = (f"{name}={value}" for name, value in constants.items())
-    return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES, rules.RULES, *TEXTS))
+    *before, text = TEXTS
+    defines = tuple(f"{name}={value}" for name, value in constants.items())
+    return replace(text, defines=defines, before=(MATHEMATICS, MEETING, COPIES, rules.RULES, *before))
 
 
-PARTS = ("layers", "products", "images")  # of the text, before streamed.cu itself
-TEXTS = tuple(CudaSource.read(Path(__file__).with_name(f"streamed_{name}.cu")) for name in PARTS)
 EMULATED = Chip(99 * 1024, 3, False)  # few blocks: the emulator runs one thread after the other
 
 
@@ -299,11 +304,12 @@ EMULATED = Chip(99 * 1024, 3, False)  # few blocks: the emulator runs one thread
 def streamed(parameters, M, V, architecture, rule, X, Y, batch, rate, steps, made: Plan | None = None, **emulator):
     """All steps in a few launches. `made` selects another plan than that for this GPU."""
     network_epoch.sizes(parameters, M, V, architecture, rule, X, Y, batch, rate, steps)
-    if not isinstance(architecture.layers[-1], Neurons):
-        raise DoesNotFitError(f"streamed wanted a dense layer at the end; got {architecture}")
+    refuse_others(architecture)
     n, batch, gpu = len(X), min(batch, max(1, len(X))), devices.on_gpu(parameters)
     made = made or plan(architecture, batch, this_chip() if gpu else EMULATED)
     xp, needed = devices.array_module(parameters), layout(made, architecture, batch)
+    if max(needed.numbers, needed.parts) > MOST_NUMBERS:
+        raise DoesNotFitError(f"streamed wanted fewer numbers a batch than {needed.numbers}: take smaller batches")
     copied = tuple(
         4 if width % 4 == 0 and at % 16 == 0 else 1
         for at, width in ((address(X), X.shape[1]), (address(parameters), 4))
@@ -318,6 +324,15 @@ def streamed(parameters, M, V, architecture, rule, X, Y, batch, rate, steps, mad
         options = {"shared_bytes": made.shared_bytes, "cooperative": True}
         launch(text, "network_epoch", (made.blocks,), (THREADS,), arguments, **options, **emulator)
     return parameters, M, V
+
+
+def refuse_others(architecture: ChainArchitecture) -> None:
+    """DoesNotFitError for a chain that is not worth compiling, or cannot be."""
+    if not isinstance(architecture.layers[-1], Neurons):
+        raise DoesNotFitError(f"streamed wanted a dense layer at the end; got {architecture}")
+    count = sum(1 for weights in architecture.shapes if weights)
+    if count > MOST_LAYERS:
+        raise DoesNotFitError(f"streamed wanted at most {MOST_LAYERS} layers with weights; got {count}")
 
 
 def address(array) -> int:
