@@ -53,6 +53,10 @@ constexpr int OWN = divided_up(width(1), BLOCKS);           // neurons of layer 
 constexpr int SPAN = LANES * 4 * QUADS;                     // inputs that a warp covers
 constexpr int WARPS_K = divided_up(width(0), SPAN);         // warps that share the inputs of a neuron
 constexpr int WARPS_J = divided_up(OWN, NEURONS * 32 / LANES);
+// So that lanes can add their sums without selecting, register i of a lane is for neuron i ^ (its number in CROSS).
+constexpr bool CROSSES = (NEURONS & (NEURONS - 1)) == 0 && NEURONS <= LANES;
+constexpr int CROSS = CROSSES ? NEURONS : 1;
+constexpr int D1_ROW = divided_up(WARPS_J * 32 / LANES * NEURONS, 4) * 4;  // neurons that the warps can hold
 constexpr int WORKERS = WARPS_K * WARPS_J;                  // warps that hold weights of layer 1
 constexpr int COPIES = STAGES == 1 ? WARPS_J : 1;           // of the inputs: see fetch() and refill()
 constexpr int ZEROS = divided_up(width(0), 4) * 4;          // offset of the four zeros after the inputs of a sample
@@ -107,7 +111,7 @@ struct Shared {
     float w[weights_at(LAYERS + 1) + 4];           // weights of layers 2 and above
     float a[2][ROWS][odd_fours(ALL)];              // activations, used alternately: a slow warp may still update
     float d[ROWS][odd_fours(ALL)];                 // deltas of layers 2 and above
-    float d1[ROWS][4 * fours(OWN)];                // -rate / batch × deltas of layer 1
+    float d1[ROWS][CROSS][D1_ROW];                 // deltas of layer 1, times (4d)'s factor, in each order of CROSS
     float sums[WARPS_K][ROWS][OWN];                // partial sums of layer 1, one per warp, if WARPS_K > 1
     float y[2][ROWS][OUTPUTS];                     // targets of this batch and of the next
     float b[ALL];                                  // biases of layers 2 and above
@@ -207,7 +211,7 @@ __device__ void tell_all(Shared& at, float* meeting_place, int step, int s, int 
 }
 // A group waits for what its sample's block tells.
 __device__ void hear_all(Shared& at, float* meeting_place, int step, int s, int member) {
-#ifndef BY_CLUSTER
+#if SCATTERED && !defined(BY_CLUSTER)
     constexpr int COUNT = divided_up(TOLD, GROUP);
     const float* row = meeting_place + BATCH * BLOCKS * width(2) + min(s, BATCH - 1) * TOLD;
     float numbers[COUNT];
@@ -352,20 +356,18 @@ __device__ void weighted_sums(const Shared& at, const float* below, int member, 
     }
 }
 
-// The deltas of layer 1 for one sample and this thread's neurons, from j0 on, which is a multiple of NEURONS.
-__device__ void read_deltas(float (&d)[NEURONS], const float* row, int j0) {
+// The deltas of layer 1 for one sample and this thread's neurons. `row` is aligned as NEURONS numbers are.
+__device__ void read_deltas(float (&d)[NEURONS], const float* row) {
     constexpr int AT_ONCE = NEURONS % 4 == 0 ? 4 : NEURONS % 2 == 0 ? 2 : 1;
 #pragma unroll
-    for (int i = 0; i < NEURONS; i += AT_ONCE) {
-        const bool there = j0 + i < OWN;
+    for (int i = 0; i < NEURONS; i += AT_ONCE)
         if constexpr (AT_ONCE == 4) {
-            const float4 four = there ? *(const float4*)(row + j0 + i) : float4{};
+            const float4 four = *(const float4*)(row + i);
             d[i] = four.x, d[i + 1] = four.y, d[i + 2] = four.z, d[i + 3] = four.w;
         } else if constexpr (AT_ONCE == 2) {
-            const float2 two = there ? *(const float2*)(row + j0 + i) : float2{};
+            const float2 two = *(const float2*)(row + i);
             d[i] = two.x, d[i + 1] = two.y;
-        } else d[i] = there ? row[j0 + i] : 0.0f;
-    }
+        } else d[i] = row[i];
 }
 
 // Moves a parameter of the layers above. `sum` is that of all samples, `scale` see (4d) below.
@@ -406,7 +408,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     // This thread's part of layer 1: neurons j0, j0 + 1, … of this block; four inputs from k0, k0 + 4 LANES, …
     const bool works = warp < WORKERS;
     const int warp_k = warp % WARPS_K, warp_j = warp / WARPS_K, first_k = warp_k * SPAN, k0 = lane % LANES * 4;
-    const int j0 = (warp_j * (32 / LANES) + lane / LANES) * NEURONS;
+    const int j0 = (warp_j * (32 / LANES) + lane / LANES) * NEURONS, cross = lane % LANES * CROSS / LANES;
     int column[QUADS];  // offset of each four inputs; past the inputs, of the zeros
 #pragma unroll
     for (int q = 0; q < QUADS; q++) column[q] = min(first_k + k0 + q * 4 * LANES, ZEROS);
@@ -476,7 +478,8 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
 #pragma unroll
             for (int q = 0; q < 4 * QUADS; q++) {
                 const int k = first_k + k0 + q / 4 * 4 * LANES + q % 4;
-                if (works && j0 + i < own && k < width(0)) body(i, q, (block * OWN + j0 + i) * width(0) + k);
+                const int j = j0 + (i ^ cross);
+                if (works && j < own && k < width(0)) body(i, q, (block * OWN + j) * width(0) + k);
             }
     };
     // What the optimizer remembers of them, and where: m_of(i, q), v_of(i, q).
@@ -487,16 +490,9 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     auto v_of = [&](int i, int q) { return V_KEPT ? &v1[i][q] : HAS_V ? &at.v1[shared_at(i, q)] : nullptr; };
 
     // ---- load all weights
-    float w[NEURONS][4 * QUADS];
-#pragma unroll
-    for (int i = 0; i < NEURONS; i++)
-#pragma unroll
-        for (int q = 0; q < 4 * QUADS; q++) {
-            const int k = first_k + k0 + q / 4 * 4 * LANES + q % 4;
-            const bool there = works && j0 + i < own && k < width(0);
-            w[i][q] = there ? parameters[(block * OWN + j0 + i) * width(0) + k] : 0.0f;
-        }
-    // The bias of a neuron of layer 1 is added to the partial sum of one thread.
+    float w[NEURONS][4 * QUADS] = {};
+    of_layer_1([&](int i, int q, int place) { w[i][q] = parameters[place]; });
+    // The bias of a neuron of layer 1 is added to the partial sum of one thread, whose number in CROSS is 0.
     const bool biased = works && warp_k == 0 && lane % LANES == 0;
     float bias[NEURONS];
 #pragma unroll
@@ -563,7 +559,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
         auto forward = [&](int s0) {
             float z[SAMPLES * NEURONS];
 #pragma unroll
-            for (int c = 0; c < SAMPLES * NEURONS; c++) z[c] = bias[c % NEURONS];
+            for (int c = 0; c < SAMPLES * NEURONS; c++) z[c] = bias[c / SAMPLES];
 #pragma unroll
             for (int s = 0; s < SAMPLES; s++)
 #pragma unroll
@@ -572,19 +568,25 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                     if (KEEPS) kept_x[s0 + s][q] = x;
 #pragma unroll
                     for (int i = 0; i < NEURONS; i++) {
-                        float& sum = z[s * NEURONS + i];
+                        float& sum = z[i * SAMPLES + s];
                         sum += w[i][4 * q] * x.x;
                         sum += w[i][4 * q + 1] * x.y;
                         sum += w[i][4 * q + 2] * x.z;
                         sum += w[i][4 * q + 3] * x.w;
                     }
                 }
-            int first = 0, end = SAMPLES * NEURONS;
-            add_over_lanes<SAMPLES * NEURONS, LANES>(z, lane, first, end);
-            constexpr int left = left_over(SAMPLES * NEURONS, LANES);
+            // Each round leaves a lane with half of its sums: first by its neurons, then by samples.
+#pragma unroll
+            for (int by = 1; by < CROSS; by *= 2)
+#pragma unroll
+                for (int c = 0; c < SAMPLES * NEURONS / (2 * by); c++)
+                    z[c] += __shfl_xor_sync(~0u, z[c + SAMPLES * NEURONS / (2 * by)], LANES / (2 * by));
+            constexpr int REST = SAMPLES * NEURONS / CROSS, left = left_over(REST, LANES / CROSS);
+            int first = 0, end = REST;
+            add_over_lanes<REST, LANES / CROSS>(z, lane, first, end);
 #pragma unroll
             for (int c = 0; c < left; c++) {
-                const int s = (first + c) / NEURONS, j = j0 + (first + c) % NEURONS;
+                const int s = (first + c) % SAMPLES, j = j0 + (CROSS > 1 ? cross : (first + c) / SAMPLES);
                 float activated = BLOCKS == 1 || j < own ? activate(activation(1), z[c]) : 0.0f;
                 computed_here(activated);
                 float* to = WARPS_K > 1 ? &at.sums[warp_k][s0 + s][j] : &at.a[turn][s0 + s][j];
@@ -644,6 +646,10 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
         if (RULE == ADAM && !IDLE && thread == THREADS - 1) at.numbers[turn] = numbers_of(rate, steps + step + 1);
         if (MEETING != ALONE) begin_to_listen();
 
+        auto give = [&](int s, int j, float delta) {  // a delta of layer 1
+#pragma unroll
+            for (int p = 0; p < CROSS; p++) at.d1[s][p][j ^ p] = down * delta;
+        };
         // The deltas of layer `number` of sample s, by a group or team: (4b). `delta`: the output's, if ONE_OUTPUT.
         auto back = [&](auto number, int s, int member, float delta) {
             constexpr int layer = number.number, SIZE = layer == 1 ? GROUP : TEAM;
@@ -668,7 +674,9 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
 #pragma unroll
                 for (int c = 0; c < at_once; c++) {
                     const int i = i0 + c * SIZE + member;
-                    if (i < neurons) (layer > 1 ? d[first + i] : at.d1[s][i]) = layer > 1 ? sums[c] : down * sums[c];
+                    if (i >= neurons) continue;
+                    if (layer > 1) d[first + i] = sums[c];
+                    else give(s, i, sums[c]);
                 }
             }
             __syncwarp();
@@ -735,7 +743,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
             if constexpr (!SCATTERED) delta = through(s, member);
             else hear_all(at, meeting_place, step, s, member);
             if constexpr (LAYERS == 1)
-                for (int j = member; j < OWN; j += GROUP) at.d1[s][j] = down * at.d[s][j];
+                for (int j = member; j < OWN; j += GROUP) give(s, j, at.d[s][j]);
             else back(Layer<1>(), s, member, delta);
         });
         put(STAGES == 2 ? 1 - stage : 0, 1 - turn);
@@ -760,7 +768,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
 #pragma unroll TOGETHER
             for (int s = 0; s < BATCH; s++) {
                 float d[NEURONS];
-                read_deltas(d, at.d1[s], j0);
+                read_deltas(d, &at.d1[s][cross][j0]);
                 if (biased)
 #pragma unroll
                     for (int i = 0; i < NEURONS; i++) bias_total[i] += d[i];

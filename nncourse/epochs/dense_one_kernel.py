@@ -139,7 +139,9 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int, rule: 
     rows = _rows(made, batch)
     span = 4 * made.lanes * made.quads
     warps_k = ceil(n_in / span)
-    warps_j = ceil(own / (made.neurons * 32 // made.lanes))
+    side = 32 // made.lanes
+    warps_j = ceil(own / (made.neurons * side))
+    cross = made.neurons if made.neurons in (1, 2, 4, 8, 16, 32) and made.neurons <= made.lanes else 1
     weights = sum(
         n_out * 4 * (by + 8 * max(0, ceil((ceil(n_below / 4) - by) / 8)))
         for (n_below, n_out), by in zip(pairwise(kept), sharing(made, architecture), strict=True)
@@ -148,7 +150,7 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int, rule: 
     padded = 4 * (neurons // 4 | 1)  # a row, padded to an odd multiple of four to avoid bank conflicts
     numbers = (
         (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
-        + rows * (ceil(own / 4) * 4 + warps_k * own + 3 * padded + 2 * widths[-1])
+        + rows * (cross * ceil(warps_j * side * made.neurons / 4) * 4 + warps_k * own + 3 * padded + 2 * widths[-1])
         + 4 + weights + 4 + neurons
         + (made.blocks * widths[1] * (ceil(batch / made.blocks) if made.scattered else 2 * rows) if made.meeting == CLUSTER else 1)
     )  # fmt: skip
@@ -160,9 +162,9 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int, rule: 
 
 def meeting_size(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
     """The numbers that blocks exchange through global memory, or through what the emulator takes for a cluster."""
-    n_second, *_ = above = architecture.sizes[2:]
     if made.meeting == ALONE:
         return 1
+    n_second, *_ = above = architecture.sizes[2:]
     if not made.scattered:
         return 2 * made.blocks * _rows(made, batch) * n_second
     padded = [4 * ceil(n / 4) for n in above]
