@@ -69,7 +69,7 @@ constexpr bool IDLE = THREADS > WORKERS * 32;  // whether a warp has nothing to 
 constexpr bool DIRECT = RULE == SGD && !HAS_V;  // W <- W - rate G: each sample's part of G is subtracted at once
 static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
 static_assert(STAGES == 2 || !KEEPS, "inputs are replaced after their last use");
-constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && MEETING == GRID);  // a warp copies the inputs that it needs
+constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && SCATTERED);  // a warp copies the inputs that it needs
 
 // The part of layer `layer` that a block keeps, and its offset in a row of all layers or among all weights. Elements
 // are read as float4: every layer and every row of weights begins at a multiple of 4, and is padded with zeros.
