@@ -38,7 +38,7 @@ EPOCHS = {
         "convolutional_graph",
         "convolutional_one_kernel",
     ),
-    "network": ("network", "streamed"),
+    "network": ("network", "dense_one_kernel"),
 }
 
 

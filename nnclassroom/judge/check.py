@@ -35,7 +35,7 @@ from nnclassroom.judge.time_limit import never_ends
 from nnclassroom.judge.tolerance import allowed_error, references_of
 from nnclassroom.judge.verdict import OPEN, RIGHT, Case, Fault, Verdict
 from nncourse import device as devices
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
@@ -60,6 +60,7 @@ IN_ORDER = {
     "shuffled": "threads in shuffled order",
 }
 
+NOT_FOR_IT = "not for it"  # the kind of a fault: the kernel leaves this network to another one
 BROKEN_OFF = Fault("crash", {"status": "?", "reason": "broke off"})  # the text wrote into the conversation itself
 
 Run = tuple[str, Mapping[str, Any]]  # a label, and options of the emulator
@@ -158,6 +159,7 @@ def judge(
     """
     say = partial(Verdict, operation.name, name)
     count, slow, not_finite = 0, False, ""
+    left_out: Fault | None = None
     more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
     for case in (only,) if only else cases(operation, seed, fixed):
         try:
@@ -186,6 +188,9 @@ def judge(
             if fault and fault.kind in ("wrong value", "not in place", "raised") and case.not_finite:
                 not_finite = not_finite or say(fault.kind, fault.facts, case, label).line.partition(": ")[2]
                 break
+            if fault and fault.kind == NOT_FOR_IT:
+                left_out = fault
+                break
             if fault and fault.kind == OPEN:
                 return say(OPEN) if count == 0 else say("raised", fault.facts, case, label)
             if fault:
@@ -193,6 +198,8 @@ def judge(
                 return say(fault.kind, {**fault.facts, **of_launch}, case, label)
         else:  # a case that was not tried to its end is not counted
             count += 1
+    if left_out and count == 0:
+        return say("launch", left_out.facts)
     if device == "emulator" and (over := budget.exceeded(operation, name, run, more)):
         return say(over[1].kind, over[1].facts, over[0])
     return say(RIGHT, {"count": count, "device": device, "not finite": not_finite})
@@ -268,6 +275,8 @@ def run_here(
         raise
     except EmulationError as error:
         return Fault(getattr(error, "kind", "crash"), {"said": str(error)})
+    except DoesNotFitError as error:
+        return Fault(NOT_FOR_IT if kernel.otherwise else "launch", {"said": str(error)})
     except CourseError as error:
         return Fault("launch", {"said": str(error)})
     except Exception as error:  # a student's function may raise anything

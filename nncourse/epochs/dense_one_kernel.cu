@@ -30,7 +30,6 @@
 #define ALONE 0
 #define CLUSTER 1
 #define GRID 2
-#define TOLD 3
 
 #define IN_REGISTERS 0
 #define IN_SHARED 1
@@ -54,18 +53,23 @@ constexpr int OWN = divided_up(width(1), BLOCKS);           // neurons of layer 
 constexpr int SPAN = LANES * 4 * QUADS;                     // inputs that a warp covers
 constexpr int WARPS_K = divided_up(width(0), SPAN);         // warps that share the inputs of a neuron
 constexpr int WARPS_J = divided_up(OWN, NEURONS * 32 / LANES);
+// So that lanes can add their sums without selecting, register i of a lane is for neuron i ^ (its number in CROSS).
+constexpr bool CROSSES = (NEURONS & (NEURONS - 1)) == 0 && NEURONS <= LANES;
+constexpr int CROSS = CROSSES ? NEURONS : 1;
+constexpr int D1_ROW = divided_up(WARPS_J * 32 / LANES * NEURONS, 4) * 4;  // neurons that the warps can hold
 constexpr int WORKERS = WARPS_K * WARPS_J;                  // warps that hold weights of layer 1
 constexpr int COPIES = STAGES == 1 ? WARPS_J : 1;           // of the inputs: see fetch() and refill()
 constexpr int ZEROS = divided_up(width(0), 4) * 4;          // offset of the four zeros after the inputs of a sample
-constexpr int GROUPS = THREADS / GROUP;                     // samples processed in parallel in the layers above
+constexpr int GROUPS = THREADS / GROUP;                     // samples processed in parallel above layer 1
 constexpr int ROUNDS = divided_up(BATCH, GROUPS);
 constexpr int ROWS = ROUNDS * GROUPS;                       // every group has a sample; surplus rows are unused
 constexpr int TAKEN = divided_up(BATCH, 32 / GROUP) * (32 / GROUP);  // rows of the warps that have a sample
+constexpr int TEAM = SCATTERED ? 32 : GROUP;                // threads that take a sample through the layers above
 constexpr bool IDLE = THREADS > WORKERS * 32;  // whether a warp has nothing to do for layer 1
 constexpr bool DIRECT = RULE == SGD && !HAS_V;  // W <- W - rate G: each sample's part of G is subtracted at once
 static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
 static_assert(STAGES == 2 || !KEEPS, "inputs are replaced after their last use");
-static_assert(STAGES == 1 ? PRIVATE : WARPS_J == 1 || !PRIVATE, "two warps would copy the same inputs");
+constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && SCATTERED);  // a warp copies the inputs that it needs
 
 // The part of layer `layer` that a block keeps, and its offset in a row of all layers or among all weights. Elements
 // are read as float4: every layer and every row of weights begins at a multiple of 4, and is padded with zeros.
@@ -95,6 +99,11 @@ constexpr int FREE = THREADS - WORKERS * 32, UPDATES = updates_before(LAYERS + 1
 constexpr int UPDATERS = UPDATES <= 2 * FREE ? FREE : THREADS;
 constexpr int ALL = place(LAYERS + 1);  // neurons of all layers in this block, with padding
 constexpr int LAST = place(LAYERS);     // offset of the outputs among them
+// What a block tells all others of a sample: activations of layers 2 and above, except the outputs; then deltas.
+constexpr int SECOND = place(2), ACTIVATED = LAST - SECOND, TOLD = ACTIVATED + ALL - SECOND;
+
+constexpr int SAMPLES_HERE = divided_up(BATCH, BLOCKS);  // that a block takes through the layers above, if SCATTERED
+constexpr int PARTS = MEETING != CLUSTER ? 1 : BLOCKS * width(2) * (SCATTERED ? SAMPLES_HERE : 2 * ROWS);
 
 struct Shared {
     unsigned long long handed_over[2];             // barriers that count the bytes of partial sums, used alternately
@@ -102,11 +111,11 @@ struct Shared {
     float w[weights_at(LAYERS + 1) + 4];           // weights of layers 2 and above
     float a[2][ROWS][odd_fours(ALL)];              // activations, used alternately: a slow warp may still update
     float d[ROWS][odd_fours(ALL)];                 // deltas of layers 2 and above
-    float d1[ROWS][4 * fours(OWN)];                // -rate / batch × deltas of layer 1
+    float d1[ROWS][CROSS][D1_ROW];                 // deltas of layer 1, times (4d)'s factor, in each order of CROSS
     float sums[WARPS_K][ROWS][OWN];                // partial sums of layer 1, one per warp, if WARPS_K > 1
     float y[2][ROWS][OUTPUTS];                     // targets of this batch and of the next
     float b[ALL];                                  // biases of layers 2 and above
-    float parts[MEETING == CLUSTER ? 2 * BLOCKS * ROWS * width(2) : 1];  // partial sums of layer 2, one per block
+    float parts[PARTS];                            // partial sums of layer 2, one per block
     // What the optimizer remembers: of the weights w, of the biases b and those of layer 1, of layer 1's weights.
     alignas(16) float m[HAS_M ? weights_at(LAYERS + 1) + 4 : 1];
     alignas(16) float v[HAS_V ? weights_at(LAYERS + 1) + 4 : 1];
@@ -136,55 +145,117 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
 #endif
 }
 
-// Exchange of partial sums of layer 2: hand_over() sends one to block `to`, handed_over() reads one. Steps alternate
-// between two buffers, because a slow block may still read the last step's sums while another writes the next. A block
-// of a cluster waits on a barrier in its own shared memory, which opens when all partial sums have arrived. (The
-// cluster barrier would also wait for all outstanding copies, including the next batch.)
-__device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
-    return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
-}
-__device__ void hand_over(Shared& at, float* meeting_place, int turn, int mark, int place, int to, float part) {
+// Exchanges between blocks. Each block has partial sums of layer 2, from its own neurons of layer 1, of all samples.
+//
+//   SCATTERED  it sends those of a sample to one block, which takes the sample through the layers above and tells all
+//              blocks its activations and deltas: two exchanges of few numbers
+//   otherwise  it sends all to all blocks, and every block takes every sample through all layers: one exchange
+//
+// A block of a cluster waits on a counter in its own shared memory, which opens when all numbers have arrived. (The
+// cluster barrier would also wait for all outstanding copies, including the next batch.) In a grid each number carries
+// its turn: see meeting.cu. Without SCATTERED steps alternate between two buffers, because a slow block may still read
+// the last step's sums while another writes the next. With it, nobody sends before it has heard of all samples.
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
-    send(part, &at.parts[place], &at.handed_over[turn], to);
-#elif MEETING == TOLD
-    if (to == 0) tell(meeting_place + place, part, mark);
+#define BY_CLUSTER
+#endif
+__device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
+#if SCATTERED
+#ifdef BY_CLUSTER
+    sample /= BLOCKS;  // in the shared memory of its block
+#endif
+    return (sample * BLOCKS + from) * width(2) + neuron;
 #else
-    if (to == 0) meeting_place[place] = part;  // in global memory, where all blocks read it
+    return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
 #endif
 }
-__device__ float handed_over(Shared& at, const float* meeting_place, int place) {
-#if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
-    return at.parts[place];
+// Sends a partial sum to the block of the sample; or, without SCATTERED, to block `to`.
+__device__ void hand_over(Shared& at, float* meeting_place, int step, int place, int to, float part) {
+#ifdef BY_CLUSTER
+    send(part, &at.parts[place], &at.handed_over[SCATTERED ? 0 : step % 2], to);
+#elif SCATTERED
+    tell(meeting_place + place, part, step + 1);
 #else
-    return *(const volatile float*)(meeting_place + place);  // volatile: the L1 cache may hold the last step's value
+    if (to == 0) meeting_place[place] = part;  // the emulator of a cluster
+#endif
+}
+// The partial sums at place(0), place(1), …
+template <int COUNT, typename Place>
+__device__ void handed_over(Shared& at, const float* meeting_place, float (&parts)[COUNT], int step, Place place) {
+#ifdef BY_CLUSTER
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) parts[i] = at.parts[place(i)];
+#elif SCATTERED
+    auto there = [&](int i) { return meeting_place + place(i); };
+    listen(parts, there);
+    hear(parts, step + 1, there);
+#else
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) parts[i] = meeting_place[place(i)];
+#endif
+}
+// Number c of those told of a sample.
+__device__ float& told(Shared& at, int turn, int s, int c) {
+    return c < ACTIVATED ? at.a[turn][s][SECOND + c] : at.d[s][SECOND + c - ACTIVATED];
+}
+// A team tells all blocks about its sample.
+__device__ void tell_all(Shared& at, float* meeting_place, int step, int s, int member) {
+#ifdef BY_CLUSTER
+    for (int t = member; t < TOLD * BLOCKS; t += TEAM) {
+        float& number = told(at, step % 2, s, t % TOLD);
+        send(number, &number, &at.handed_over[1], t / TOLD);
+    }
+#else
+    float* row = meeting_place + BATCH * BLOCKS * width(2) + s * TOLD;
+    for (int c = member; c < TOLD; c += TEAM) tell(row + c, told(at, step % 2, s, c), step + 1);
+#endif
+}
+// A group waits for what its sample's block tells.
+__device__ void hear_all(Shared& at, float* meeting_place, int step, int s, int member) {
+#if SCATTERED && !defined(BY_CLUSTER)
+    constexpr int COUNT = divided_up(TOLD, GROUP);
+    const float* row = meeting_place + BATCH * BLOCKS * width(2) + min(s, BATCH - 1) * TOLD;
+    float numbers[COUNT];
+    auto place = [&](int i) { return row + min(i * GROUP + member, TOLD - 1); };
+    listen(numbers, place);
+    hear(numbers, step + 1, place);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (s < BATCH && i * GROUP + member < TOLD) told(at, step % 2, s, i * GROUP + member) = numbers[i];
+    __syncwarp();
 #endif
 }
 
 // The counters of a block of a cluster: set the number of bytes to expect, and wait for them.
 __device__ void make_counters(Shared& at) {
-#if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
+#ifdef BY_CLUSTER
     for (int turn = 0; turn < 2; turn++) make_counter(&at.handed_over[turn]);
 #endif
 }
-__device__ void expect_parts(Shared& at, int turn) {
-#if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
-    expect(&at.handed_over[turn], 4 * BLOCKS * TAKEN * width(2));
+__device__ void expect_all(Shared& at, int step) {
+#ifdef BY_CLUSTER
+    if (SCATTERED) {
+        const int here = max(0, divided_up(BATCH - (int)blockIdx.x, BLOCKS));
+        if (here > 0) expect(&at.handed_over[0], 4 * BLOCKS * here * width(2));
+        expect(&at.handed_over[1], 4 * BATCH * TOLD);
+    } else expect(&at.handed_over[step % 2], 4 * BLOCKS * TAKEN * width(2));
 #endif
 }
-__device__ void wait_for_parts(Shared& at, int turn, int time) {
-#ifdef CUDA_ON_CPU
-    meet_grid(nullptr, 0);
-#elif MEETING == CLUSTER
-    wait_until_open(&at.handed_over[turn], time);
+__device__ void wait_for_parts(Shared& at, int step) {
+#ifdef BY_CLUSTER
+    if (SCATTERED) wait_until_open(&at.handed_over[0], step % 2);
+    else wait_until_open(&at.handed_over[step % 2], step / 2 % 2);
+#endif
+}
+__device__ void wait_for_told(Shared& at, int step) {
+#ifdef BY_CLUSTER
+    wait_until_open(&at.handed_over[1], step % 2);
 #endif
 }
 
-// A barrier for all blocks.
-__device__ void meet(int* arrived, int wanted) {
-#if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
+// A barrier for all blocks of a cluster.
+__device__ void meet() {
+#ifdef BY_CLUSTER
     meet_cluster();
-#else
-    meet_grid(arrived, wanted);
 #endif
 }
 
@@ -204,15 +275,15 @@ __device__ void computed_here(float& number) {
 
 // ---- outputs
 
-// Replaces the z of a sample's outputs by their softmax. Every thread of the group computes the whole sum; where there
+// Replaces the z of a sample's outputs by their softmax. Every thread of the team computes the whole sum; where there
 // are enough threads, each computes one of its terms.
 __device__ void softmax(float* a, int member) {
     float top = a[0], total = 0.0f;
     for (int o = 1; o < OUTPUTS; o++) top = fmaxf(top, a[o]);
-    if constexpr (OUTPUTS <= GROUP) {
+    if constexpr (OUTPUTS <= TEAM) {
         const float mine = expf(a[min(member, OUTPUTS - 1)] - top);
 #pragma unroll
-        for (int o = 0; o < OUTPUTS; o++) total += __shfl_sync(~0u, mine, o, GROUP);
+        for (int o = 0; o < OUTPUTS; o++) total += __shfl_sync(~0u, mine, o, TEAM);
         __syncwarp();
         if (member < OUTPUTS) a[member] = mine / total;
         __syncwarp();
@@ -220,7 +291,7 @@ __device__ void softmax(float* a, int member) {
     }
     for (int o = 0; o < OUTPUTS; o++) total += expf(a[o] - top);
     __syncwarp();
-    for (int o = member; o < OUTPUTS; o += GROUP) a[o] = expf(a[o] - top) / total;
+    for (int o = member; o < OUTPUTS; o += TEAM) a[o] = expf(a[o] - top) / total;
     __syncwarp();
 }
 
@@ -237,7 +308,7 @@ __device__ void output_deltas(const float* a, const float* y, float* d, int memb
     if (activation(LAYERS) == SOFTMAX && COST != CROSS_ENTROPY)
         for (int o = 0; o < OUTPUTS; o++) mean += cost_gradient(COST, a[o], y[o]) * a[o];
 #pragma unroll
-    for (int first = 0; first < OUTPUTS; first += GROUP) {
+    for (int first = 0; first < OUTPUTS; first += TEAM) {
         const int o = min(first + member, OUTPUTS - 1);
         const float delta = there ? output_delta(a[o], y[o], mean) : 0.0f;
         if (first + member < OUTPUTS) d[o] = delta;
@@ -251,10 +322,11 @@ __device__ void output_deltas(const float* a, const float* y, float* d, int memb
 template <int LAYER, typename Done>
 __device__ void weighted_sums(const Shared& at, const float* below, int member, Done done) {
     constexpr int neurons = width(LAYER), inputs = fours(kept(LAYER - 1)), shared_by = sharing(LAYER);
+    constexpr int SIZE = LAYER == 2 ? GROUP : TEAM;
     constexpr int row = pitch(LAYER) / 4, first_weight = weights_at(LAYER);
     const float4 *w = (const float4*)(at.w + first_weight), *x = (const float4*)below;
 #pragma unroll
-    for (int first = 0; first < neurons; first += GROUP / shared_by) {
+    for (int first = 0; first < neurons; first += SIZE / shared_by) {
         const bool there = first + member / shared_by < neurons;
         const int neuron = there ? first + member / shared_by : neurons - 1, share = member % shared_by;
         const bool with_bias = share == 0 && (LAYER > 2 || MEETING == ALONE);
@@ -273,26 +345,24 @@ __device__ void weighted_sums(const Shared& at, const float* below, int member, 
 #pragma unroll
         for (int i = 1; i < shared_by; i++) {  // independent shuffles, so their latencies overlap
             const int from = (neuron - first) * shared_by + (share + i) % shared_by;
-            z += __shfl_sync(~0u, part, from, GROUP);
+            z += __shfl_sync(~0u, part, from, SIZE);
         }
         done(neuron, share, there, z);
     }
 }
 
-// The deltas of layer 1 for one sample and this thread's neurons, from j0 on, which is a multiple of NEURONS.
-__device__ void read_deltas(float (&d)[NEURONS], const float* row, int j0) {
+// The deltas of layer 1 for one sample and this thread's neurons. `row` is aligned as NEURONS numbers are.
+__device__ void read_deltas(float (&d)[NEURONS], const float* row) {
     constexpr int AT_ONCE = NEURONS % 4 == 0 ? 4 : NEURONS % 2 == 0 ? 2 : 1;
 #pragma unroll
-    for (int i = 0; i < NEURONS; i += AT_ONCE) {
-        const bool there = j0 + i < OWN;
+    for (int i = 0; i < NEURONS; i += AT_ONCE)
         if constexpr (AT_ONCE == 4) {
-            const float4 four = there ? *(const float4*)(row + j0 + i) : float4{};
+            const float4 four = *(const float4*)(row + i);
             d[i] = four.x, d[i + 1] = four.y, d[i + 2] = four.z, d[i + 3] = four.w;
         } else if constexpr (AT_ONCE == 2) {
-            const float2 two = there ? *(const float2*)(row + j0 + i) : float2{};
+            const float2 two = *(const float2*)(row + i);
             d[i] = two.x, d[i + 1] = two.y;
-        } else d[i] = there ? row[j0 + i] : 0.0f;
-    }
+        } else d[i] = row[i];
 }
 
 // Moves a parameter of the layers above. `sum` is that of all samples, `scale` see (4d) below.
@@ -318,8 +388,8 @@ __device__ void move_four(float* w, float* m, float* v, float4 sum, float scale,
 // ---- the kernel
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(MEETING == CLUSTER ? BLOCKS : 1)
-dense_epoch(float* parameters, float* M, float* V, const float* X, const float* Y, float* meeting_place, int* arrived,
-            int n, float rate, int steps) {
+dense_epoch(float* parameters, float* M, float* V, const float* X, const float* Y, float* meeting_place, int n,
+            float rate, int steps) {
     extern __shared__ __align__(16) float memory[];
     Shared& at = *(Shared*)memory;
 #ifdef CUDA_ON_CPU
@@ -333,7 +403,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     // This thread's part of layer 1: neurons j0, j0 + 1, … of this block; four inputs from k0, k0 + 4 LANES, …
     const bool works = warp < WORKERS;
     const int warp_k = warp % WARPS_K, warp_j = warp / WARPS_K, first_k = warp_k * SPAN, k0 = lane % LANES * 4;
-    const int j0 = (warp_j * (32 / LANES) + lane / LANES) * NEURONS;
+    const int j0 = (warp_j * (32 / LANES) + lane / LANES) * NEURONS, cross = lane % LANES * CROSS / LANES;
     int column[QUADS];  // offset of each four inputs; past the inputs, of the zeros
 #pragma unroll
     for (int q = 0; q < QUADS; q++) column[q] = min(first_k + k0 + q * 4 * LANES, ZEROS);
@@ -393,14 +463,6 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
         }
         end_of_copies();
     };
-    // Brings a later batch from memory to the L2 cache, each block a part.
-    auto prefetch = [&](int start) {
-        constexpr int lines = divided_up(BATCH * width(0), 32), mine = divided_up(lines, BLOCKS);
-        for (int line = thread; line < mine; line += THREADS) {
-            const size_t at = (size_t)start * width(0) + (block * mine + line) * 32;
-            if (block * mine + line < lines && at < (size_t)n * width(0)) prefetch_line(X + at);
-        }
-    };
     const int group = thread / GROUP, member = thread % GROUP;
     const int updater = UPDATERS < THREADS ? thread - (THREADS - UPDATERS) : THREADS - 1 - thread;
 
@@ -411,7 +473,8 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
 #pragma unroll
             for (int q = 0; q < 4 * QUADS; q++) {
                 const int k = first_k + k0 + q / 4 * 4 * LANES + q % 4;
-                if (works && j0 + i < own && k < width(0)) body(i, q, (block * OWN + j0 + i) * width(0) + k);
+                const int j = j0 + (i ^ cross);
+                if (works && j < own && k < width(0)) body(i, q, (block * OWN + j) * width(0) + k);
             }
     };
     // What the optimizer remembers of them, and where: m_of(i, q), v_of(i, q).
@@ -422,16 +485,9 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     auto v_of = [&](int i, int q) { return V_KEPT ? &v1[i][q] : HAS_V ? &at.v1[shared_at(i, q)] : nullptr; };
 
     // ---- load all weights
-    float w[NEURONS][4 * QUADS];
-#pragma unroll
-    for (int i = 0; i < NEURONS; i++)
-#pragma unroll
-        for (int q = 0; q < 4 * QUADS; q++) {
-            const int k = first_k + k0 + q / 4 * 4 * LANES + q % 4;
-            const bool there = works && j0 + i < own && k < width(0);
-            w[i][q] = there ? parameters[(block * OWN + j0 + i) * width(0) + k] : 0.0f;
-        }
-    // The bias of a neuron of layer 1 is added to the partial sum of one thread.
+    float w[NEURONS][4 * QUADS] = {};
+    of_layer_1([&](int i, int q, int place) { w[i][q] = parameters[place]; });
+    // The bias of a neuron of layer 1 is added to the partial sum of one thread, whose number in CROSS is 0.
     const bool biased = works && warp_k == 0 && lane % LANES == 0;
     float bias[NEURONS];
 #pragma unroll
@@ -475,7 +531,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     } else if (!HOLDS) fetch(0, 0);
     wait_for_copies();
     __syncthreads();
-    if (MEETING != ALONE) meet(arrived, BLOCKS);
+    if (MEETING == CLUSTER) meet();
 
     // For (4d): the deltas of layer 1 times this are added to its weights, or are their gradient. The last batch may be
     // smaller.
@@ -483,20 +539,22 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
 
     float4 kept_x[KEEPS ? BATCH : 1][QUADS];  // the inputs that this thread has read, for the update, if KEEPS
     for (int start = 0, step = 0; start < n; start += BATCH, step++) {
-        const int next = start + BATCH, turn = step % 2, stage = step % STAGES, mark = step / 2 + 1;
+        const int next = start + BATCH, turn = step % 2, stage = step % STAGES;
         ask(next);
-        if (AHEAD > 0) prefetch(start + AHEAD * BATCH);
         if (RULE == ADAM && IDLE && thread == THREADS - 1) at.numbers[turn] = numbers_of(rate, steps + step + 1);
         if (PRIVATE && STAGES == 2) {
             wait_for_copies();
             __syncwarp();
+            if (works && WHEN == 0)
+#pragma unroll 8
+                for (int s = 0; s < BATCH; s++) refill(1 - stage, s, next + s);
         }
 
         // ---- layer 1 forward: this thread's partial sums, SAMPLES samples at a time
         auto forward = [&](int s0) {
             float z[SAMPLES * NEURONS];
 #pragma unroll
-            for (int c = 0; c < SAMPLES * NEURONS; c++) z[c] = bias[c % NEURONS];
+            for (int c = 0; c < SAMPLES * NEURONS; c++) z[c] = bias[c / SAMPLES];
 #pragma unroll
             for (int s = 0; s < SAMPLES; s++)
 #pragma unroll
@@ -505,19 +563,25 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                     if (KEEPS) kept_x[s0 + s][q] = x;
 #pragma unroll
                     for (int i = 0; i < NEURONS; i++) {
-                        float& sum = z[s * NEURONS + i];
+                        float& sum = z[i * SAMPLES + s];
                         sum += w[i][4 * q] * x.x;
                         sum += w[i][4 * q + 1] * x.y;
                         sum += w[i][4 * q + 2] * x.z;
                         sum += w[i][4 * q + 3] * x.w;
                     }
                 }
-            int first = 0, end = SAMPLES * NEURONS;
-            add_over_lanes<SAMPLES * NEURONS, LANES>(z, lane, first, end);
-            constexpr int left = left_over(SAMPLES * NEURONS, LANES);
+            // Each round leaves a lane with half of its sums: first by its neurons, then by samples.
+#pragma unroll
+            for (int by = 1; by < CROSS; by *= 2)
+#pragma unroll
+                for (int c = 0; c < SAMPLES * NEURONS / (2 * by); c++)
+                    z[c] += __shfl_xor_sync(~0u, z[c + SAMPLES * NEURONS / (2 * by)], LANES / (2 * by));
+            constexpr int REST = SAMPLES * NEURONS / CROSS, left = left_over(REST, LANES / CROSS);
+            int first = 0, end = REST;
+            add_over_lanes<REST, LANES / CROSS>(z, lane, first, end);
 #pragma unroll
             for (int c = 0; c < left; c++) {
-                const int s = (first + c) / NEURONS, j = j0 + (first + c) % NEURONS;
+                const int s = (first + c) % SAMPLES, j = j0 + (CROSS > 1 ? cross : (first + c) / SAMPLES);
                 float activated = BLOCKS == 1 || j < own ? activate(activation(1), z[c]) : 0.0f;
                 computed_here(activated);
                 float* to = WARPS_K > 1 ? &at.sums[warp_k][s0 + s][j] : &at.a[turn][s0 + s][j];
@@ -538,68 +602,103 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
         __syncthreads();
         if (STAGES == 2 && !HOLDS && !PRIVATE) fetch(1 - stage, next);
 
-        // ---- the layers above: a group takes a sample through all of them
-        if (MEETING == CLUSTER && thread == 0) expect_parts(at, turn);
+        // ---- the layers above
+        if (MEETING == CLUSTER && thread == 0) expect_all(at, step);
         const float down = n - start >= BATCH ? down_whole : down_last;
-        for (int round = 0; round < ROUNDS; round++) {
-            const int s = round * GROUPS + group;
-            if (TAKEN < ROWS && s >= TAKEN) break;
-            float* a = at.a[turn][s];
-            if (WARPS_K > 1) {
-                for (int j = member; j < OWN; j += GROUP) {
-                    float z = 0.0f;
+        // Calls body(s) for each sample of this group.
+        auto each_sample = [&](auto body) {
+            for (int round = 0; round < ROUNDS; round++) {
+                const int s = round * GROUPS + group;
+                if (TAKEN < ROWS && s >= TAKEN) break;
+                body(s);
+            }
+        };
+        if (WARPS_K > 1 || MEETING != ALONE)
+            each_sample([&](int s) {
+                float* a = at.a[turn][s];
+                if (WARPS_K > 1) {
+                    for (int j = member; j < OWN; j += GROUP) {
+                        float z = 0.0f;
 #pragma unroll
-                    for (int part = 0; part < WARPS_K; part++) z += at.sums[part][s][j];
-                    a[j] = j < own ? activate(activation(1), z) : 0.0f;
+                        for (int part = 0; part < WARPS_K; part++) z += at.sums[part][s][j];
+                        a[j] = j < own ? activate(activation(1), z) : 0.0f;
+                    }
+                    __syncwarp();
                 }
-                __syncwarp();
-            }
-            if constexpr (MEETING != ALONE) {
-                constexpr int shared_by = sharing(2);
-                weighted_sums<2>(at, a, member, [&](int neuron, int share, bool there, float z) {
-                    if (there)
-                        for (int to = share; to < BLOCKS; to += shared_by)
-                            hand_over(at, meeting_place, turn, mark, part_at(turn, block, s, neuron), to, z);
-                });
-            }
-        }
-        if (MEETING == GRID && !PRIVATE) meet(arrived, (step + 2) * BLOCKS);
-        if (MEETING == GRID && PRIVATE) arrive_grid(arrived);
-        if (PRIVATE && STAGES == 2 && works)
+                if constexpr (MEETING != ALONE)
+                    weighted_sums<2>(at, a, member, [&](int neuron, int share, bool there, float z) {
+                        if (SCATTERED) {
+                            if (there && share == 0 && s < BATCH)
+                                hand_over(at, meeting_place, step, part_at(turn, block, s, neuron), s % BLOCKS, z);
+                        } else if (there)
+                            for (int to = share; to < BLOCKS; to += sharing(2))
+                                hand_over(at, meeting_place, step, part_at(turn, block, s, neuron), to, z);
+                    });
+            });
+        if (PRIVATE && STAGES == 2 && works && WHEN == 1)
 #pragma unroll 8
             for (int s = 0; s < BATCH; s++) refill(1 - stage, s, next + s);
         if (RULE == ADAM && !IDLE && thread == THREADS - 1) at.numbers[turn] = numbers_of(rate, steps + step + 1);
-        if (MEETING == GRID && PRIVATE) wait_grid(arrived, (step + 2) * BLOCKS);
-        if (MEETING == CLUSTER || MEETING == TOLD) wait_for_parts(at, turn, step / 2 % 2);
-        for (int round = 0; round < ROUNDS; round++) {
-            const int s = round * GROUPS + group;
-            if (TAKEN < ROWS && s >= TAKEN) break;
+        if (MEETING != ALONE) begin_to_listen();
+
+        auto give = [&](int s, int j, float delta) {  // a delta of layer 1
+#pragma unroll
+            for (int p = 0; p < CROSS; p++) at.d1[s][p][j ^ p] = down * delta;
+        };
+        // The deltas of layer `number` of sample s, by a group or team: (4b). `delta`: the output's, if ONE_OUTPUT.
+        auto back = [&](auto number, int s, int member, float delta) {
+            constexpr int layer = number.number, SIZE = layer == 1 ? GROUP : TEAM;
+            constexpr int neurons = kept(layer), first = place(layer), n_above = width(layer + 1);
+            constexpr int above = place(layer + 1), first_weight = weights_at(layer + 1), row = pitch(layer + 1);
+            constexpr int at_once = neurons <= 4 * SIZE ? divided_up(neurons, SIZE) : 1;
+            float *a = at.a[turn][s], *d = at.d[s];
+            for (int i0 = 0; i0 < neurons; i0 += at_once * SIZE) {
+                float sums[at_once] = {};  // all are computed before the first store: reads cannot pass it
+#pragma unroll 16
+                for (int o = 0; o < n_above; o++)
+#pragma unroll
+                    for (int c = 0; c < at_once; c++) {
+                        const int i = min(i0 + c * SIZE + member, neurons - 1);
+                        sums[c] += at.w[first_weight + o * row + i] * (ONE_OUTPUT && layer == LAYERS - 1 ? delta : d[above + o]);
+                    }
+#pragma unroll
+                for (int c = 0; c < at_once; c++) {
+                    sums[c] *= slope(activation(layer), a[first + min(i0 + c * SIZE + member, neurons - 1)]);
+                    computed_here(sums[c]);
+                }
+#pragma unroll
+                for (int c = 0; c < at_once; c++) {
+                    const int i = i0 + c * SIZE + member;
+                    if (i >= neurons) continue;
+                    if (layer > 1) d[first + i] = sums[c];
+                    else give(s, i, sums[c]);
+                }
+            }
+            __syncwarp();
+        };
+        // A team takes a sample through the layers above, and back to layer 2. Returns `delta`.
+        auto through = [&](int s, int member) {
             float *a = at.a[turn][s], *d = at.d[s];
             const float target = at.y[turn][s][0];
             float output = 0.0f, delta = 0.0f;  // if ONE_OUTPUT
             upwards<2, LAYERS>([&](auto number) {
                 constexpr int layer = number.number, neurons = width(layer), first = place(layer), below = place(layer - 1);
                 if constexpr (layer == 2 && MEETING != ALONE) {
-                    constexpr int at_once = neurons <= 4 * GROUP ? divided_up(neurons, GROUP) : 1;
-                    for (int j0 = member; j0 < neurons; j0 += at_once * GROUP) {
-                        float z[at_once];
-                        for (bool all = false; !all;) {  // until every part is of this turn
-                            all = true;
+                    constexpr int most = SCATTERED ? BLOCKS : 1, can = neurons < TEAM ? TEAM / neurons : 1;
+                    constexpr int by = can < most ? can : most;  // threads that share a sum
+                    constexpr int count = divided_up(BLOCKS, by), step_j = TEAM / by;
+                    for (int j0 = 0; j0 < neurons; j0 += step_j) {
+                        const bool there = j0 + member / by < neurons;
+                        const int j = there ? j0 + member / by : neurons - 1, share = member % by;
+                        float parts[count], sum = share == 0 ? at.b[first + j] : 0.0f;
+                        handed_over(at, meeting_place, parts, step,
+                                    [&](int i) { return part_at(turn, min(i * by + share, BLOCKS - 1), s, j); });
 #pragma unroll
-                            for (int c = 0; c < at_once; c++) z[c] = at.b[first + min(j0 + c * GROUP, neurons - 1)];
-#pragma unroll(48 / at_once)
-                            for (int from = 0; from < BLOCKS; from++)
+                        for (int i = 0; i < count; i++) sum += i * by + share < BLOCKS ? parts[i] : 0.0f;
+                        float z = sum;
 #pragma unroll
-                                for (int c = 0; c < at_once; c++) {
-                                    const int j = min(j0 + c * GROUP, neurons - 1);
-                                    const float part = handed_over(at, meeting_place, part_at(turn, from, s, j));
-                                    all = all && (MEETING != TOLD || is_of(part, mark));
-                                    z[c] += MEETING == TOLD ? unmarked(part) : part;
-                                }
-                        }
-#pragma unroll
-                        for (int c = 0; c < at_once; c++)
-                            if (j0 + c * GROUP < neurons) a[first + j0 + c * GROUP] = activate(activation(layer), z[c]);
+                        for (int i = 1; i < by; i++) z += __shfl_sync(~0u, sum, (j - j0) * by + (share + i) % by, TEAM);
+                        if (there && share == 0) a[first + j] = activate(activation(layer), z);
                     }
                 } else {
                     weighted_sums<layer>(at, a + below, member, [&](int j, int share, bool there, float z) {
@@ -618,37 +717,32 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                 if (activation(LAYERS) == SOFTMAX) softmax(a + LAST, member);
                 output_deltas(a + LAST, at.y[turn][s], d + LAST, member, start + s < n);
             }
-            downwards<LAYERS - 1, 1>([&](auto number) {  // (4b)
-                constexpr int layer = number.number, neurons = kept(layer), first = place(layer), n_above = width(layer + 1);
-                constexpr int above = place(layer + 1), first_weight = weights_at(layer + 1), row = pitch(layer + 1);
-                constexpr int at_once = neurons <= 4 * GROUP ? divided_up(neurons, GROUP) : 1;
-                for (int i0 = 0; i0 < neurons; i0 += at_once * GROUP) {
-                    float sums[at_once] = {};  // all are computed before the first store: reads cannot pass it
-#pragma unroll 16
-                    for (int o = 0; o < n_above; o++)
-#pragma unroll
-                        for (int c = 0; c < at_once; c++) {
-                            const int i = min(i0 + c * GROUP + member, neurons - 1);
-                            sums[c] += at.w[first_weight + o * row + i] * (ONE_OUTPUT && layer == LAYERS - 1 ? delta : d[above + o]);
-                        }
-#pragma unroll
-                    for (int c = 0; c < at_once; c++) {
-                        sums[c] *= slope(activation(layer), a[first + min(i0 + c * GROUP + member, neurons - 1)]);
-                        computed_here(sums[c]);
-                    }
-#pragma unroll
-                    for (int c = 0; c < at_once; c++) {
-                        const int i = i0 + c * GROUP + member;
-                        if (i < neurons) (layer > 1 ? d[first + i] : at.d1[s][i]) = layer > 1 ? sums[c] : down * sums[c];
-                    }
-                }
+            downwards<LAYERS - 1, 2>([&](auto number) { back(number, s, member, delta); });
+            return delta;
+        };
+        if (SCATTERED) {
+            for (int s = block + warp * BLOCKS; s < BATCH; s += THREADS / 32 * BLOCKS) {
+                wait_for_parts(at, step);
+                through(s, lane);
                 __syncwarp();
-            });
-            if (LAYERS == 1)
-                for (int j = member; j < OWN; j += GROUP) at.d1[s][j] = down * d[j];
-        }
+                tell_all(at, meeting_place, step, s, lane);
+            }
+            begin_to_listen();
+            wait_for_told(at, step);
+        } else if (MEETING == CLUSTER) wait_for_parts(at, step);
+        if (PRIVATE && STAGES == 2 && works && WHEN == 2)
+#pragma unroll 8
+            for (int s = 0; s < BATCH; s++) refill(1 - stage, s, next + s);
+        each_sample([&](int s) {
+            float delta = 0.0f;
+            if constexpr (!SCATTERED) delta = through(s, member);
+            else hear_all(at, meeting_place, step, s, member);
+            if constexpr (LAYERS == 1)
+                for (int j = member; j < OWN; j += GROUP) give(s, j, at.d[s][j]);
+            else back(Layer<1>(), s, member, delta);
+        });
         put(STAGES == 2 ? 1 - stage : 0, 1 - turn);
-        if (!HOLDS) wait_for_copies();
+        if (!HOLDS && !PRIVATE) wait_for_copies();
         __syncthreads();
 
         // ---- update of all weights: (4d) and (4c)
@@ -669,7 +763,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
 #pragma unroll TOGETHER
             for (int s = 0; s < BATCH; s++) {
                 float d[NEURONS];
-                read_deltas(d, at.d1[s], j0);
+                read_deltas(d, &at.d1[s][cross][j0]);
                 if (biased)
 #pragma unroll
                     for (int i = 0; i < NEURONS; i++) bias_total[i] += d[i];

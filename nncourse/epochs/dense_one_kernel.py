@@ -22,7 +22,7 @@ from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.operation import cuda_beside
 
-ALONE, CLUSTER, GRID, TOLD = range(4)
+ALONE, CLUSTER, GRID = range(3)
 IN_REGISTERS, IN_SHARED, IN_GLOBAL = range(3)
 MEETING = CudaSource.read(Path(__file__).with_name("meeting.cu"))
 COPIES = CudaSource.read(Path(__file__).with_name("copies.cu"))
@@ -54,10 +54,10 @@ class Plan:
     samples: int
     group: int
     stages: int
-    private: bool = False
+    scattered: bool = False
     keeps: bool = False
-    ahead: int = 0
     memory: int = IN_REGISTERS
+    when: int = 0
 
 
 def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = PLAIN, **chosen) -> Plan:
@@ -65,12 +65,12 @@ def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = P
     work = (batch + 2) * architecture.sizes[0] * architecture.sizes[1]
     spread = len(architecture.sizes) > 2 and work >= SPREAD
     wanted = min(48, ceil(architecture.sizes[1] / 4))  # four neurons a block; more blocks synchronise more slowly
-    grids = [(min(blocks, chip.multiprocessors), TOLD) for blocks in (wanted, 8)]
+    grids = [(min(blocks, chip.multiprocessors), GRID) for blocks in (wanted, 8)]
     clusters = [(8, CLUSTER)] if chip.clusters else []  # the cluster size that every GPU with clusters supports
     choices = grids + clusters if work >= 16 * SPREAD else clusters + grids
     choices = [*choices, (1, ALONE)] if spread else [(1, ALONE)]
     if "blocks" in chosen:
-        choices = [(chosen["blocks"], chosen.get("meeting", TOLD if chosen["blocks"] > 1 else ALONE))]
+        choices = [(chosen["blocks"], chosen.get("meeting", GRID if chosen["blocks"] > 1 else ALONE))]
     for blocks, meeting in choices:
         for stages in (chosen["stages"],) if "stages" in chosen else (2, 1):
             made = _layout(architecture, batch, blocks, meeting, stages, rule, chosen)
@@ -108,7 +108,7 @@ def _layout(
         # Threads for the layers above: one group per sample unless these are too many. In a cluster a block has little
         # to do above layer 1, so the threads of layer 1 must be enough.
         threads = 32 * warps_k * warps_j
-        most = threads if meeting == CLUSTER else 640
+        most = {CLUSTER: threads, GRID: max(threads, 256), ALONE: 640}[meeting]
         group = 32
         while group > 4 and batch * group > most:
             group //= 2
@@ -121,13 +121,13 @@ def _layout(
             remembered = weights * len(rule.memory)
             needed = weights + remembered + (max(samples * neurons, weights) if rule != PLAIN else 0)
             inputs = 4 * quads * batch
-            keeps = chosen.get("keeps", samples == batch and inputs <= 80 and needed + inputs <= registers)
+            keeps = chosen.get("keeps", inputs <= 128 and needed + inputs <= registers)
             return Plan(
                 blocks, meeting, threads, lanes, quads, neurons, samples, group, stages,
-                private=stages == 1 or chosen.get("private", meeting == TOLD and warps_j == 1),
+                scattered=meeting == GRID or chosen.get("scattered", False),
                 keeps=stages == 2 and keeps,
-                ahead=chosen.get("ahead", 2 if meeting == TOLD else 0),
                 memory=IN_REGISTERS if needed <= registers or not remembered else IN_SHARED,
+                when=chosen.get("when", 0),
             )  # fmt: skip
     return None
 
@@ -136,11 +136,12 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int, rule: 
     """The size of the struct Shared in the .cu text, in bytes."""
     n_in, *widths = architecture.sizes
     own, *_ = kept = _kept(made, architecture)
-    groups = made.threads // made.group
-    rows = ceil(batch / groups) * groups
+    rows = _rows(made, batch)
     span = 4 * made.lanes * made.quads
     warps_k = ceil(n_in / span)
-    warps_j = ceil(own / (made.neurons * 32 // made.lanes))
+    side = 32 // made.lanes
+    warps_j = ceil(own / (made.neurons * side))
+    cross = made.neurons if made.neurons in (1, 2, 4, 8, 16, 32) and made.neurons <= made.lanes else 1
     weights = sum(
         n_out * 4 * (by + 8 * max(0, ceil((ceil(n_below / 4) - by) / 8)))
         for (n_below, n_out), by in zip(pairwise(kept), sharing(made, architecture), strict=True)
@@ -149,14 +150,31 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int, rule: 
     padded = 4 * (neurons // 4 | 1)  # a row, padded to an odd multiple of four to avoid bank conflicts
     numbers = (
         (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
-        + rows * (ceil(own / 4) * 4 + warps_k * own + 3 * padded + 2 * widths[-1])
+        + rows * (cross * ceil(warps_j * side * made.neurons / 4) * 4 + warps_k * own + 3 * padded + 2 * widths[-1])
         + 4 + weights + 4 + neurons
-        + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
+        + (made.blocks * widths[1] * (ceil(batch / made.blocks) if made.scattered else 2 * rows) if made.meeting == CLUSTER else 1)
     )  # fmt: skip
     remembered = weights + 8 + neurons
     if made.memory == IN_SHARED:
         remembered += 4 * made.quads * made.neurons * 32 * warps_k * warps_j
     return 4 * (numbers + len(rule.memory) * remembered + 24)  # what is not there has a number; padding at its end
+
+
+def meeting_size(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
+    """The numbers that blocks exchange through global memory, or through what the emulator takes for a cluster."""
+    if made.meeting == ALONE:
+        return 1
+    n_second, *_ = above = architecture.sizes[2:]
+    if not made.scattered:
+        return 2 * made.blocks * _rows(made, batch) * n_second
+    padded = [4 * ceil(n / 4) for n in above]
+    return batch * (made.blocks * n_second + 2 * sum(padded) - padded[-1])
+
+
+def _rows(made: Plan, batch: int) -> int:
+    """The samples of a batch, and as many more as to give each group of threads as many."""
+    groups = made.threads // made.group
+    return ceil(batch / groups) * groups
 
 
 def _kept(made: Plan, architecture: DenseArchitecture) -> list[int]:
@@ -172,8 +190,9 @@ def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:
     """
     counts = []
     for layer, (n_below, n_out) in enumerate(pairwise(_kept(made, architecture)), 2):
-        most = made.blocks if layer == 2 and made.meeting else ceil(n_below / 4)
-        counts.append(max(1, min(4, made.group // n_out, most)))
+        sends = layer == 2 and made.meeting == CLUSTER and not made.scattered
+        group = made.group if layer == 2 or not made.scattered else 32
+        counts.append(max(1, min(4, group // n_out, made.blocks if sends else ceil(n_below / 4))))
     return counts
 
 
@@ -235,15 +254,10 @@ def epoch(
     address = X.data.ptr if gpu else X.ctypes.data
     copy = next(n for n in (4, 2, 1) if architecture.sizes[0] % n == 0 and address % (4 * n) == 0)
     text = source(made, architecture, batch, copy, rule)
-    rows = ceil(batch / (made.threads // made.group)) * (made.threads // made.group)
-    meeting_place = xp.zeros(2 * made.blocks * rows * architecture.sizes[2] if made.meeting else 1, np.float32)
-    arrived = xp.zeros(1, np.int32)
+    meeting_place = xp.zeros(meeting_size(made, architecture, batch), np.float32)
     M, V = (memory[name] if name in rule.memory else xp.zeros(1, np.float32) for name in "MV")
-    arguments = [parameters, M, V, X, Y, meeting_place, arrived, len(X), rate, steps]
-    options = {
-        "shared_bytes": shared_bytes(made, architecture, batch, rule),
-        "cooperative": made.meeting in (GRID, TOLD),
-    }
+    arguments = [parameters, M, V, X, Y, meeting_place, len(X), rate, steps]
+    options = {"shared_bytes": shared_bytes(made, architecture, batch, rule), "cooperative": made.meeting == GRID}
     launch(text, "dense_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
 
 

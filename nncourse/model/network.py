@@ -8,7 +8,14 @@ from math import prod
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.architecture import ConvolutionalArchitecture, DenseArchitecture
+from nncourse.architecture import (
+    ChainArchitecture,
+    ConvolutionalArchitecture,
+    DenseArchitecture,
+    Filters,
+    Neurons,
+    Windows,
+)
 from nncourse.calls import ACTIVATIONS, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
@@ -123,6 +130,21 @@ class Network(LayerSequence):
         names = tuple(filter(None, self.activations))
         return ConvolutionalArchitecture(self.input_shape, filters, pool, neurons, names, self.cost)
 
+    @property
+    def is_chain(self) -> bool:
+        """True where `chain` is known."""
+        return bool(re.fullmatch("[cpfd]*d", "".join(map(_letter, self.layers))))
+
+    @property
+    def chain(self) -> ChainArchitecture:
+        """The same for kernels of network_epoch, which know more networks. Raises CourseError for others."""
+        if not self.is_chain:
+            wanted = "convolutions, max-pools whose windows stand side by side and dense layers, the last one dense"
+            raise CourseError(f"wanted {wanted}, for a fused epoch; got {self.in_words}")
+        links = [(link, layer.activation) for layer in self.layers if (link := _link(layer))]
+        layers, activations = zip(*links, strict=True)
+        return ChainArchitecture(self.input_shape, layers, activations, self.cost)
+
     @cached_property
     def flat_gradient(self) -> Array:
         """A vector for the gradient of `flat_parameters`, which training steps and optimizers overwrite."""
@@ -187,6 +209,15 @@ def _letter(layer: Layer) -> str:
     if isinstance(layer, Convolution) and (layer.b is None or not layer.activation):
         return "?"
     return {Convolution: "c", Flatten: "f", Dense: "d"}.get(type(layer), "?")
+
+
+def _link(layer: Layer) -> Filters | Windows | Neurons | None:
+    """A layer of a chain; None for Flatten."""
+    if isinstance(layer, Convolution):
+        return layer.filters
+    if isinstance(layer, MaxPool):
+        return Windows(layer.size)
+    return Neurons(layer.W.shape[0]) if isinstance(layer, Dense) else None
 
 
 def _inputs_of(first: Layer) -> Shape:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.architecture import DenseArchitecture
+from nncourse.architecture import DenseArchitecture, Rule
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.group import ALONE, Group, shard, shard_sizes, total
@@ -220,17 +220,21 @@ def evaluate(
     return float(total(np.array([cost]), group)[0]) / len(X)
 
 
-def fused_epoch(network: Network, optimizer: Optimizer) -> str | None:
-    """The operation of a fused epoch for this network and optimizer; None if there is none.
-
-    Raises CourseError, which says why, for networks that have no architecture.
-    """
-    plain = isinstance(optimizer, SGD) and optimizer.is_plain
-    if isinstance(network.architecture, DenseArchitecture):
-        return "dense_sgd_epoch" if plain else None
-    if plain:
-        return "convolutional_sgd_epoch"
-    return "convolutional_adam_epoch" if isinstance(optimizer, Adam) and not optimizer.l2 else None
+def fused_epochs(network: Network, optimizer: Optimizer) -> tuple[list[str], str]:
+    """The operations of a fused epoch for this network and optimizer, the best first; why there is none, or ""."""
+    names: list[str] = []
+    reason = ""
+    try:
+        dense = isinstance(network.architecture, DenseArchitecture)
+        if isinstance(optimizer, SGD) and optimizer.is_plain:
+            names.append("dense_sgd_epoch" if dense else "convolutional_sgd_epoch")
+        elif isinstance(optimizer, Adam) and not optimizer.l2 and not dense:
+            names.append("convolutional_adam_epoch")
+    except CourseError as error:
+        reason = f"trained step by step: {error}"
+    if network.is_chain:
+        names.append("network_epoch")
+    return names, reason
 
 
 def _snapshot(network: Network, optimizer: Optimizer) -> tuple[Array, Array, dict[str, Array], int]:
@@ -254,35 +258,38 @@ def _made_ready(
     It is tried on a few batches with a copy of the parameters, so that nothing is compiled later. The reason for a
     fallback goes to history.note.
     """
-    name, reason = None, ""
-    try:
-        name = fused_epoch(network, optimizer)
-    except CourseError as error:
-        reason = f"trained step by step: {error}"
+    names, reason = fused_epochs(network, optimizer)
     if isinstance(X, HostSamples):
-        name, reason = None, "trained step by step, since the samples are sent batch by batch"
+        names, reason = [], "trained step by step, since the samples are sent batch by batch"
     for other in backend.asked:
-        if other != name and other in backend.epochs:
+        if not other.endswith("_epoch"):
+            continue
+        if other not in backend.epochs:  # "steps" was chosen
+            names = []
+        elif other not in names:
             asked = f"{other} ({backend.epochs[other].name})"
             kind = optimizer.describe()["kind"]
             raise CourseError(f"{asked} does not compute such a {kind} on {network}: leave it out")
+        else:
+            names = [other]
     first = slice(FIRST_BATCHES * batch_size)
-    kernel = backend.epochs.get(name or "")
+    kernels = [backend.epochs[name] for name in names if name in backend.epochs]
     tried = network.with_flat_parameters(network.flat_parameters.copy())
-    while kernel:
-        call = kernel
+    note = ""
+    while kernels:
+        kernel = kernels.pop(0)
         try:
-            _fused(call, tried, X[first], Y[first], batch_size, rate, copy.deepcopy(optimizer))
+            _fused(kernel, tried, X[first], Y[first], batch_size, rate, copy.deepcopy(optimizer))
         except DoesNotFitError as error:
-            if name in backend.asked:
+            if kernel.operation.name in backend.asked:
                 raise
-            other = kernel.otherwise
-            kernel = kernel.operation[other] if other else None
-            reason = f"trained {f'by {other}' if other else 'step by step'}: {error}"
+            if other := kernel.operation.kernels.get(kernel.otherwise):
+                kernels.insert(0, other)
+            note = reason = f"trained {f'by {kernels[0].name}' if kernels else 'step by step'}: {error}"
             continue
-        history.note = reason
+        history.note = note
         history.kernel = kernel.name
-        return lambda order, rate, position: _fused(call, network, X[order], Y[order], batch_size, rate, optimizer)
+        return lambda order, rate, position: _fused(kernel, network, X[order], Y[order], batch_size, rate, optimizer)
     history.kernel = "steps"
     history.note = reason if backend.epochs else ""
     training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(optimizer), StepPosition())
@@ -335,15 +342,21 @@ def _made_ready_together(
 
 
 def _fused(
-    kernel: Callable[..., Any], network: Network, X: Array, Y: Array, batch_size: int, rate: float, optimizer: Optimizer
+    kernel: Any, network: Network, X: Array, Y: Array, batch_size: int, rate: float, optimizer: Optimizer
 ) -> None:
     """One epoch by one kernel; the optimizer counts its steps."""
     parameters = network.flat_parameters
-    state = [remembered(optimizer.state, name, parameters) for name in optimizer.remembers]
-    more: tuple[float, ...] = ()
-    if isinstance(optimizer, Adam):
-        more = optimizer.steps, optimizer.beta1, optimizer.beta2, optimizer.epsilon
-    kernel(parameters, *state, network.architecture, X, Y, batch_size, rate, *more)
+    state = {name: remembered(optimizer.state, name, parameters) for name in optimizer.remembers}
+    if kernel.operation.name == "network_epoch":
+        M, V = (state.get(name, parameters[:0]) for name in "MV")
+        rule = Rule(optimizer.kind, tuple(optimizer.options.items()))
+        X = X.reshape(len(X), -1)
+        kernel(parameters, M, V, network.chain, rule, X, Y, batch_size, rate, optimizer.steps)
+    else:
+        more: tuple[float, ...] = ()
+        if isinstance(optimizer, Adam):
+            more = optimizer.steps, optimizer.beta1, optimizer.beta2, optimizer.epsilon
+        kernel(parameters, *state.values(), network.architecture, X, Y, batch_size, rate, *more)
     optimizer.steps += math.ceil(len(X) / batch_size)
 
 
