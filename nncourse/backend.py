@@ -71,7 +71,8 @@ class Backend(Calls):
         lines = [f"backend {self.name} on the {self.device.upper()}"]
         kernels = {**self.kernels, **self.epochs}
         rows = [(name, kernel.name, kernel.where) for name, kernel in kernels.items()]
-        rows += [(name, STEPS, "by the kernels above") for name in epochs() if name not in kernels]
+        known = epochs(gpu=self.device == "gpu")
+        rows += [(name, STEPS, "by the kernels above") for name in known if name not in kernels]
         width = max(len(name) for name, _, _ in rows)
         for name, kernel, where in rows:
             lines.append(f"  {name:<{width}} {kernel:<8} {where}  {self.notes.get(name, '')}".rstrip())
@@ -89,7 +90,8 @@ class WholeEpochs(Mapping[str, Kernel]):
     def __getitem__(self, name: str) -> Kernel:
         asked = self.backend.asked_epochs
         known = epochs([name.partition("_")[0]], self.backend.device == "gpu") if name.endswith("_epoch") else {}
-        kernel = asked[name] if name in asked else known[name].kernels.get(self.backend.fused)
+        here = known[name].kernels if name in known else {}
+        kernel = asked[name] if name in asked else here.get(self.backend.fused)
         if kernel is None:
             raise KeyError(name)
         return kernel

@@ -28,23 +28,20 @@ IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, nor
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, confusion)
 
 
-# The modules of epochs/ by kind of network; the first two are those for the backends numpy and numba.
+# The modules of epochs/ by kind of network: those for the backends numpy and numba, and the others.
 EPOCHS = {
-    "dense": ("dense", "dense_cpu", "dense_plain", "dense_graph", "dense_one_kernel"),
+    "dense": (("dense", "dense_cpu"), ("dense_plain", "dense_graph", "dense_one_kernel")),
     "convolutional": (
-        "convolutional",
-        "convolutional_cpu",
-        "convolutional_loops",
-        "convolutional_graph",
-        "convolutional_one_kernel",
+        ("convolutional", "convolutional_cpu"),
+        ("convolutional_loops", "convolutional_graph", "convolutional_one_kernel"),
     ),
-    "network": ("network", "dense_one_kernel"),
+    "network": ((), ("network", "dense_one_kernel", "streamed")),
 }
 
 
 def epoch_topics(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> tuple[ModuleType, ...]:
     """The modules of epochs/, imported at first use. Without `gpu` only those for the backends numpy and numba."""
-    names = [name for kind in kinds for name in EPOCHS[kind][: None if gpu else 2]]
+    names = [name for kind in kinds for part in EPOCHS[kind][: 1 + gpu] for name in part]
     return tuple(import_module(f"nncourse.epochs.{name}") for name in names)
 
 

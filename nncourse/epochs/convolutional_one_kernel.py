@@ -211,7 +211,7 @@ def _epoch(changed: tuple, architecture, X, Y, batch, rate, steps, betas, epsilo
     launch(text, "convolutional_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
 
 
-@convolutional_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
+@convolutional_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True)
 def sgd(parameters, architecture, X, Y, batch, rate, chip=None, **emulator):
     """W ← W − η G in one launch for the epoch. `chip` selects a layout other than that for this GPU."""
     convolutional_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
@@ -219,7 +219,7 @@ def sgd(parameters, architecture, X, Y, batch, rate, chip=None, **emulator):
     return parameters
 
 
-@convolutional_adam_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
+@convolutional_adam_epoch.kernel("one_kernel", device="gpu", cuda=True)
 def adam(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1, beta2, epsilon, chip=None, **emulator):
     """Adam in one launch for the epoch. `chip` selects a layout other than that for this GPU."""
     changed, betas = (parameters, M, V), (beta1, beta2)

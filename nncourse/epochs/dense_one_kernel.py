@@ -261,7 +261,7 @@ def epoch(
     launch(text, "dense_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
 
 
-@dense_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="graph")
+@dense_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True)
 def one_kernel(parameters, architecture, X, Y, batch, rate, **options):
     """W ← W − η G; `options` are those of epoch()."""
     dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
