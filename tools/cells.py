@@ -16,7 +16,7 @@ from typing import Any
 
 import nbformat
 
-from tools.notebooks import client
+from notebooks import client
 
 SHOWN = ("stream", "display_data", "update_display_data", "execute_result", "error", "comm_open", "comm_msg")
 ENDLESS = [sys.executable, "-c", "while True: pass"]

@@ -9,7 +9,6 @@ print(neighbours.in_words(meanwhile))      # "" if the others did too little to 
 import os
 import time
 from collections.abc import Container, Iterable
-from importlib.util import find_spec
 from typing import Any
 
 import psutil
@@ -47,10 +46,13 @@ def share_in_words(cores: int | None = None, usable: int | None = None) -> str:
 
 def gpu_in_words() -> str:
     """A sentence if other users' processes are on this process's GPU, as NVML (nvidia-ml-py) has it; else ""."""
-    if not devices.gpu_available() or not find_spec("pynvml"):
+    if not devices.gpu_available():
+        return ""
+    try:
+        import pynvml
+    except ImportError:
         return ""
     import cupy
-    import pynvml
 
     try:
         pynvml.nvmlInit()
