@@ -1,5 +1,8 @@
 """The timing table: what is in it, not how fast anything is."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -66,6 +69,24 @@ def test_work_that_threads_share_is_timed_with_several_too_where_cores_are_idle(
     assert counts(shared, busy=0.1) == [1, 1, 3, 3]
     assert counts(shared, busy=2.5) == [1, 1]
     assert counts(alone, busy=0.1) == [1, 1, 3]  # the third call shows that no other thread helps
+
+
+PRODUCT = """
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.judge import answer, check
+operation = find("dense_forward")
+case = check.random_case(operation, {"batch": 400, "n_in": 784, "n_out": 300})
+text = "def dense_forward(A, W, b):\\n    return A @ W.T + b\\n"
+print(answer.seconds_of_text(operation, "numpy", text, case.arguments, 20.0))
+"""
+
+
+def test_an_answer_is_timed_with_several_threads_where_it_may_have_them():
+    """Its process may look at the load of the machine, whatever else is closed to it."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    command = [sys.executable, "-c", PRODUCT]
+    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    assert float(said.split()[-1]) > 0
 
 
 def _compute() -> None:
