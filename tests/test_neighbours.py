@@ -124,10 +124,10 @@ def nvml(monkeypatch):
 
 def test_other_users_on_the_gpu_are_told_of_and_how_busy_they_keep_it(nvml, monkeypatch):
     said = neighbours.gpu_in_words()
-    assert said.startswith("Shared: 2 processes of others are on this GPU")
+    assert said.startswith("Shared: processes of others on this GPU: 2;")
     nvml.shares = {11: 90, 12: 40, 13: 23}
     said = neighbours.gpu_in_words()
-    assert "2 processes" in said and "63 % busy" in said and len(said) <= 80
+    assert "GPU: 2, 63 % busy" in said and len(said) <= 80
     monkeypatch.setattr(neighbours, "_is_mine", lambda number: True)
     assert neighbours.gpu_in_words() == ""
 

@@ -78,8 +78,9 @@ def train(options: Namespace, heart) -> int:
         from nncourse.parallel.launch import member
 
         print(member.in_words(group, steps["batch_size"]))
+    taken = threads_for(network, steps["batch_size"] / group.size, backend, options.threads)
     if backend.device == "cpu":
-        print(f"threads: {threads_for(network, steps['batch_size'] / group.size, backend, options.threads)}")
+        print(f"threads: {taken}")
     X, before = model.scaled(X), _count_of("epochs", resumed)
     held = (model.scaled(held_out.samples_for(network.input_shape)), held_out.Y) if held_out else None
     more = {"validation": held, "epochs_done": before, "progress": options.verbose, "group": group}

@@ -64,8 +64,8 @@ def gpu_in_words() -> str:
         return ""
     if not others:
         return ""
-    doing = f"keep this GPU {busy} % busy" if busy else "are on this GPU"
-    return f"Shared: {len(others)} processes of others {doing}; times may be too long."
+    used = f", {busy} % busy" if busy else ""
+    return f"Shared: processes of others on this GPU: {len(others)}{used}; times may be too long."
 
 
 def _busy(pynvml: Any, handle: Any, processes: Container[int]) -> int:
