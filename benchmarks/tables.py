@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import device_tables, devices_cpu, digits
 from benchmarks.saved import RESULTS
+from nnclassroom.timing.training import CHECKED
 
 ROOT = Path(__file__).resolve().parent.parent
 BASE = "C"  # the handout's base, a plain C program
@@ -250,7 +251,7 @@ def _digits(records: list[dict]) -> list[str]:
     said = (
         f"The digits CNN, `{digits.WORDS}`, by Adam: an epoch of {first['samples']:,} samples that lie on the GPU, "
         f"{each}; nncourse's are kernels of `convolutional_adam_epoch`. The difference is the largest of a parameter "
-        f"from a float64 reference after {digits.CHECKED} steps, the accuracy that on the test set after the epoch."
+        f"from a float64 reference after {CHECKED} steps, the accuracy that on the test set after the epoch."
     ) + (f" ¹ Timed for {part} steps; the epoch is calculated." if part < steps else "")
     head = ["contender", "µs a step", "ms an epoch", "of one_kernel", "difference", "accuracy"]
     return [said, "", *_rows(head, rows)]
