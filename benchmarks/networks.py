@@ -32,7 +32,8 @@ PREPARING, MEASURING = 150.0, 60.0  # seconds for an answer
 LONG = 30.0  # seconds that a row may take, until one has shown more
 MOST_COMPILED = 6
 ONE_THREAD = workers.ONE_THREAD | {"NPROC": "1"}  # JAX's number of threads
-COMPILED, NAIVE = "PyTorch compile + graph", "naive"
+NAIVE = "naive"
+ENDING = 5.0  # seconds to end a process that hangs
 
 
 class OutOfTimeError(Exception):
@@ -51,13 +52,17 @@ def main(arguments: list[str] | None = None) -> int:
     add("--naive", action="store_true", help="on a GPU also the naive kernel of each operation")
     add("--compile", type=numbers, default=[], metavar="1-9,12", help="also torch.compile, for at most six rows; a GPU")
     add("--threads", choices=("one", "default"), default="one", help="on a CPU, of each contender")
+    add("--apart", action="store_true", help="on a GPU each contender in a process of its own")
     add("--rounds", type=int, default=5)
     add("--limit", type=float, default=float("inf"), metavar="SECONDS", help="end before so many seconds are over")
     add("--out", type=Path, default=saved.RESULTS, metavar="FOLDER", help="of the results (default: results/)")
     options = parser.parse_args(arguments)
+    if options.rounds < 1:
+        parser.error(f"wanted --rounds of at least 1, got {options.rounds}")
     if len(options.compile) > MOST_COMPILED:
         parser.error(f"wanted at most {MOST_COMPILED} rows to compile, got {len(options.compile)}")
     from nncourse import device as devices
+    from nncourse.backend import DEVICES
 
     device = options.device or ("gpu" if devices.gpu_available() else "cpu")
     if device == "gpu" and not devices.gpu_available():
@@ -69,6 +74,10 @@ def main(arguments: list[str] | None = None) -> int:
     backends = options.backend.split(",") if options.backend else ["cuda"] if device == "gpu" else ["numpy", "numba"]
     if device == "gpu" and options.naive:
         backends.append(NAIVE)
+    for name in backends:
+        if name != NAIVE and (DEVICES.get(name) != device or name == "loops"):
+            there = ", ".join(each for each, place in DEVICES.items() if place == device and each != "loops")
+            parser.error(f"wanted --backend for the {device.upper()}, some of {there}; got {name}")
     try:
         return run(rows, device, backends, options)
     except workers.FailedError as error:
@@ -79,51 +88,57 @@ def main(arguments: list[str] | None = None) -> int:
 def run(rows: list[dict], device: str, backends: list[str], options) -> int:
     """Time the rows, print a line for each and save it. Returns the exit status."""
     begin = time.perf_counter()
+    deadline = begin + options.limit - ENDING
     threads = 0 if device == "gpu" else 1 if options.threads == "one" else granted()
-    environment = ONE_THREAD if threads == 1 else {}
+    result, path = begun(device, options.out)
+    names = list(networks.contenders(device, dict.fromkeys(backends, "")))
+    missing = networks.not_installed(names)
+    names = [name for name in names if name not in missing and (options.compile or name != networks.COMPILED)]
+    over = next((name for name in networks.REFERENCES[device] if name in names), "")
+    cores = f", up to {threads} threads" if threads > 1 else ", one thread" if threads else ""
+    print(f"{result['machine']}{cores}\n{', '.join(f'{name} {v}' for name, v in result['versions'].items())}")
+    for name, why in missing.items():
+        print(f"left out: {name}: {why}")
+    print(networks.head(names, over), flush=True)
+    team = Team(device, backends, ONE_THREAD if threads == 1 else {}, device == "cpu" or options.apart)
+    done, longest = [], LONG
+    try:
+        for row in rows:
+            started = time.perf_counter()
+            if started + longest > deadline:
+                raise OutOfTimeError
+            asked = [name for name in names if name != networks.COMPILED or row["row"] in options.compile]
+            found = contest(row, team, asked, options.rounds, deadline)
+            done.append(row | ({"threads": threads} if threads else {}) | {"date": today()} | found)
+            print(networks.line(done[-1], names, over), flush=True)
+            for name, why in found["left_out"].items():
+                print(f"   left out: {name}: {why}"[:80], flush=True)
+            done[-1]["left_out"] |= missing
+            result["rows"] = merged(result["rows"], done[-1])
+            saved.save(result, path, said=False)
+            longest = max(longest, 1.2 * (time.perf_counter() - started))
+    except OutOfTimeError:
+        left = [str(row["row"]) for row in rows[len(done) :]]
+        again = f"--random {options.random} --seed {rows[0]['seed']} " if options.random else ""
+        print(f"the time is over; not measured: {again}--rows {','.join(left)}")
+    finally:
+        team.end()
+    print("\n".join(networks.summary(done, names)))
+    if done:
+        print(f"{workers.since(begin).strip()}; the best of {options.rounds} rounds; written: {path}")
+    return 0
+
+
+def begun(device: str, folder: Path) -> tuple[dict, Path]:
+    """The results so far of this machine and these versions, and the file to write them to."""
     about = workers.asked_once(machine, device, PREPARING)
-    path = options.out / f"networks-{slug(about['machine'])}.json"
+    path = folder / f"networks-{slug(about['machine'])}.json"
     before = read(path) or read(saved.RESULTS / path.name)
     if before and (unlike := merging.differences(before, about)):
         print(f"a new file is begun, because these are not those of {path.name}: {unlike}")
         before = {}
-    result = {"device": device} | about | {"rows": before.get("rows", [])}
-    names = list(networks.contenders(device, dict.fromkeys(backends, "")))
-    if not options.compile:
-        names = [name for name in names if name != COMPILED]
-    missing = networks.not_installed(names)
-    names = [name for name in names if name not in missing]
-    over = next((name for name in networks.REFERENCES[device] if name in names), "")
-    cores = f", up to {threads} threads" if threads > 1 else ", one thread" if threads else ""
-    print(f"{about['machine']}{cores}\n{', '.join(f'{name} {v}' for name, v in about['versions'].items())}")
-    for name, why in missing.items():
-        print(f"left out: {name}: {why}")
-    print(networks.head(names, over), flush=True)
-    team, done, longest = Team(device, backends, environment), [], LONG
-    try:
-        for row in rows:
-            started = time.perf_counter()
-            if started + longest > begin + options.limit:
-                raise OutOfTimeError
-            asked = [name for name in names if name != COMPILED or row["row"] in options.compile]
-            found = contest(row, team, asked, options.rounds, begin + options.limit)
-            found["left_out"] |= missing
-            done.append(row | ({"threads": threads} if threads else {}) | {"date": today()} | found)
-            print(networks.line(done[-1], names, over), flush=True)
-            for name, why in found["left_out"].items():
-                if name not in missing:
-                    print(f"   left out: {name}: {why}"[:80], flush=True)
-            result["rows"] = merged(result["rows"], done[-1])
-            saved.save(result | {"rounds": options.rounds}, path, said=False)
-            longest = max(longest, 1.2 * (time.perf_counter() - started))
-    except OutOfTimeError:
-        left = [str(row["row"]) for row in rows[len(done) :]]
-        print(f"the time is over; not measured: --rows {','.join(left)}")
-    finally:
-        team.end()
-    print("\n".join(networks.summary(done, names)))
-    print(f"{workers.since(begin).strip()}; the best of {options.rounds} rounds; written: {path}" if done else "")
-    return 0
+    about["versions"] = before.get("versions", {}) | about["versions"]
+    return {"device": device} | about | {"rows": before.get("rows", [])}, path
 
 
 # ---- rows
@@ -203,15 +218,15 @@ def problem_of(row: dict, device: str):
 
 
 class Team:
-    """The processes of the contenders: one for all on a GPU, one for each on a CPU. They start when they are asked."""
+    """The processes of the contenders, one for all, or one for each if `apart`. They start when they are asked."""
 
-    def __init__(self, device: str, backends: list[str], environment: dict[str, str]):
-        self.device, self.backends, self.environment = device, backends, environment
+    def __init__(self, device: str, backends: list[str], environment: dict[str, str], apart: bool):
+        self.device, self.backends, self.environment, self.apart = device, backends, environment, apart
         self.running: dict[str, workers.Worker] = {}
 
     def ask(self, name: str, what: str, row: dict, limit: float):
         """The answer of the contender's process."""
-        place = "all" if self.device == "gpu" else name
+        place = name if self.apart else ""
         if place not in self.running:
             arguments = self.device, self.backends
             self.running[place] = workers.start(measure, *arguments, environment=self.environment)
@@ -264,7 +279,7 @@ def measure(device: str, backends: list[str], request: tuple[str, str, dict]) ->
         return None
     if what == "time":
         trainer, steps = PREPARED[name]
-        return {"seconds": trainer.train(steps) / steps, "facts": {"steps": steps} | trainer.facts}
+        return {"seconds": networks.seconds_a_step(trainer, steps), "facts": {"steps": steps} | trainer.facts}
     if PROBLEM[:1] != [row]:
         PROBLEM[:] = row, problem_of(row, device)
     make = networks.contenders(device, {each: backend(each) for each in backends})[name]

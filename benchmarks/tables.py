@@ -7,7 +7,7 @@ import sys
 from math import ceil
 from pathlib import Path
 
-from benchmarks import device_tables, devices_cpu, digits
+from benchmarks import device_tables, devices_cpu, digits, network_tables
 from benchmarks.saved import RESULTS
 from nnclassroom.timing.training import CHECKED
 
@@ -18,6 +18,8 @@ REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the ref
 
 def table(name: str, results: Path = RESULTS) -> str:
     """A results file as Markdown: one table of contenders from `seconds`, or one table per part from `tables`."""
+    if name == "networks":
+        return network_table(results)
     if (results / name).is_dir():
         result = device_tables.read_experiment(results / name)
     else:
@@ -29,6 +31,19 @@ def table(name: str, results: Path = RESULTS) -> str:
         machine = "; ".join(filter(None, (result["machine"], result.get("cpu"), _made(result))))
         return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", f"{machine}."])
     return gpu_tables(result) if "tables" in result else call_table(result)
+
+
+def network_table(results: Path) -> str:
+    """The tables of all machines that networks were timed on."""
+    found = []
+    for result in network_tables.read(results):
+        for threads, rows, drawn in network_tables.parts(result):
+            days = dict.fromkeys(sorted(row["date"] for row in [*rows, *drawn]))
+            made = _made(result | {"date": " to ".join(list(days)[:: max(1, len(days) - 1)])})
+            machine = "; ".join(filter(None, (result["machine"], threads, made)))
+            table = _rows(*network_tables.heads_and_cells(rows, result["device"])) if rows else []
+            found.append("\n".join([*table, "", f"{machine}. {network_tables.summaries(rows, drawn)}"]).strip())
+    return "\n\n".join(found) or network_tables.MISSING
 
 
 def call_table(result: dict) -> str:

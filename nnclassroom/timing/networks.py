@@ -4,6 +4,7 @@ A record of a network that was timed is a dictionary, as benchmarks/README.md de
 """
 
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -14,27 +15,27 @@ from nnclassroom.timing.training import Problem, Trainer, drawn, error_of, own
 from nncourse.model.network import Network, flops
 from nncourse.model.optimizers import Optimizer
 
-SAMPLES = 50_000  # of an epoch on a GPU
-WORK, MOST_STEPS = 4e9, 2_000  # on a CPU: FLOPs of an epoch, and its steps
+SAMPLES, MOST_STEPS = 50_000, {"gpu": 5_000, "cpu": 2_000}  # of an epoch, at most
+WORK = 4e9  # FLOPs of an epoch on a CPU
+COMPILED = "PyTorch compile + graph"
 OURS = "nncourse "  # begins the name of each of the course's contenders; a backend follows
 # Steps that are timed on a GPU, of contenders without a cost of their own for each epoch.
-TIMED = {"PyTorch eager": 200, "PyTorch graph": 2_000, "PyTorch compile + graph": 2_000}
-SHORT = {"PyTorch eager": "eager", "PyTorch graph": "graph", "PyTorch compile + graph": "compile", "JAX scan": "JAX"}
+TIMED = {"PyTorch eager": 200, "PyTorch graph": 2_000, COMPILED: 2_000}
+SHORT = {"PyTorch eager": "eager", "PyTorch graph": "graph", COMPILED: "compile", "JAX scan": "JAX"}
 REFERENCES = {"gpu": ("JAX scan", "PyTorch graph", "PyTorch eager"), "cpu": ("PyTorch eager", "JAX scan")}
-WIDTH, COLUMN, PLAN, CASE = 80, 7, 11, 15  # of the table: all, of a time, of a plan, of batch and optimizer
+WIDTH, COLUMN, PLAN, CASE = 80, 7, 11, 16  # of the table: all, of a time, of a plan, of batch and optimizer
 
 
 def problem_of(network: Network, batch: int, optimizer: Optimizer, device: str, least: int = 3) -> Problem:
-    """Random samples for an epoch of whole batches: `least` of them, and as many as a device computes in a second."""
-    if device == "gpu":
-        steps = SAMPLES // batch
-    else:
-        steps = min(SAMPLES // batch, MOST_STEPS, int(WORK / (3 * batch * sum(flops(network)))))
+    """Random samples for an epoch of whole batches, at least so many; on a CPU fewer of a larger network."""
+    steps = min(SAMPLES // batch, MOST_STEPS[device])
+    if device == "cpu":
+        steps = min(steps, int(WORK / (3 * batch * sum(flops(network)))))
     return drawn(network, batch, optimizer, batch * max(least, steps))
 
 
 def contenders(device: str, backends: dict[str, Any], threads: int | None = None) -> dict[str, Callable]:
-    """make(problem) -> Trainer of each contender. `backends`: ours, by name; on a CPU all take so many threads."""
+    """make(problem) -> Trainer of each contender. `backends`: ours, by name. On a CPU `threads` is for all but JAX."""
     ours = {OURS + name: own(backend, threads) for name, backend in backends.items()}
     if device == "cpu":
         return ours | {
@@ -44,7 +45,7 @@ def contenders(device: str, backends: dict[str, Any], threads: int | None = None
     return ours | {
         "PyTorch eager": pytorch_training.eager("cuda"),
         "PyTorch graph": pytorch_training.graph(pytorch_training.eager_step),
-        "PyTorch compile + graph": pytorch_training.graph(pytorch_training.compiled_update_step),
+        COMPILED: pytorch_training.graph(pytorch_training.compiled_update_step),
         "JAX scan": jax_training.scan("gpu"),
     }
 
@@ -55,14 +56,19 @@ def not_installed(names: Iterable[str]) -> dict[str, str]:
     return {name: f"{library} is not installed" for name, library in libraries.items() if not find_spec(library)}
 
 
+def seconds_a_step(trainer: Trainer, steps: int) -> float:
+    """The mean of the first steps, from the first parameters on."""
+    trainer.begin()
+    return trainer.train(steps) / steps
+
+
 def prepared(name: str, make: Callable[[Problem], Trainer], problem: Problem, device: str, check: bool) -> tuple:
     """A contender that is compiled and warm, and the steps to time. Raises DisagreesError if its steps are wrong."""
     trainer = make(problem)
     if check:
         error_of(trainer, problem)
     steps = min(problem.steps, TIMED.get(name, problem.steps)) if device == "gpu" else problem.steps
-    trainer.begin()
-    trainer.train(steps)
+    seconds_a_step(trainer, steps)
     return trainer, steps
 
 
@@ -80,7 +86,7 @@ def compare(problem: Problem, makers: dict[str, Callable], device: str, rounds: 
     times: dict[str, list[float]] = {name: [] for name in ready}
     for _ in range(rounds):
         for name, (trainer, steps) in ready.items():
-            times[name].append(trainer.train(steps) / steps)
+            times[name].append(seconds_a_step(trainer, steps))
     return record(times, {name: {"steps": steps} | trainer.facts for name, (trainer, steps) in ready.items()}, left_out)
 
 
@@ -108,39 +114,52 @@ def reference(records: Sequence[dict], device: str) -> str:
     return next((name for name in REFERENCES[device] if name in ran), REFERENCES[device][0])
 
 
+def names_of(records: Sequence[dict]) -> list[str]:
+    """The contenders of the records: the course's, then the others."""
+    found = dict.fromkeys(name for each in records for name in each["contenders"])
+    return sorted(found, key=lambda name: list(SHORT).index(name) if name in SHORT else -1)
+
+
 # ---- as text of 80 columns
 
 
 def in_words(found: dict) -> str:
     """A line for each contender of one record, and the reasons why others are missing."""
     there = found["contenders"]
-    lines = [f"{'':24} {'a step':>10} {'× PyTorch':>10}"]
+    lines = [f"{'':24} {'a step':>10} {'× PyTorch':>10}  plan"]
     for name, each in there.items():
         base = there.get("PyTorch eager")
         speed = times_as_fast(base["seconds_a_step"] / each["seconds_a_step"]) if base else "–"
         plan = f"  {each['kernel']}" if "kernel" in each else ""
         lines.append(f"{name:24} {duration(each['seconds_a_step']):>10} {speed:>10}{plan}")
-    return "\n".join([*lines, *(f"{name}: {why}" for name, why in found["left_out"].items())])
+    return "\n".join([*lines, *(wrapped(f"{name}: {why}") for name, why in found["left_out"].items())])
+
+
+def wrapped(text: str) -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def head(names: Sequence[str], over: str) -> str:
     """The first line of a table of records with these contenders."""
-    columns = "".join(f"{short(name):>{COLUMN}}" for name in _ours_first(names))
+    columns = "".join(f"{short(name):>{COLUMN}}" for name in names)
     first = f"{'µs a step':{_network_width(names)}}{'batch optimizer':{CASE}}"
     return f"{first}{columns} {'plan':{PLAN - 1}}{'× ' + short(over):>{COLUMN}}"
 
 
 def line(found: dict, names: Sequence[str], over: str) -> str:
-    """A record's line: its number and network, batch and optimizer, times, the plan of the fastest of ours, a ratio."""
-    there, best, times = found["contenders"], best_of_ours(found), ratio(found, over)
-    cells = (_micro(there[name]["seconds_a_step"]) if name in there else "–" for name in _ours_first(names))
+    """A record's line: its number and network, batch and optimizer, times, the plan of the fastest of ours, a ratio.
+
+    A long network has a line of its own before it.
+    """
+    there, best, times, wide = found["contenders"], best_of_ours(found), ratio(found, over), _network_width(names)
+    layers = found["layers"].replace(",", " " if found["layers"].startswith("image") else "-")
+    network = f"{found.get('row', ''):>2} {layers}"
+    first = f"{network:{wide}}" if len(network) < wide else f"{network}\n{'':{wide}}"
+    case = f"{found['batch']} {found['optimizer'].replace('momentum=', 'm').replace(',', ' ')}"
+    columns = "".join(f"{micro(there[name]['seconds_a_step']) if name in there else '–':>{COLUMN}}" for name in names)
     plan = there[best].get("kernel", "") if best else "–"
-    wide = _network_width(names)
-    network = _shortened(f"{found.get('row', ''):>2} {found['layers'].replace(',', '-')}", wide - 1)
-    case = _shortened(f"{found['batch']} {found['optimizer'].replace('momentum=', 'm').replace(',', ' ')}", CASE - 1)
-    columns = "".join(f"{cell:>{COLUMN}}" for cell in cells)
     last = f"{three_digits(times)}×" if times else "–"
-    return f"{network:{wide}}{case:{CASE}}{columns} {_shortened(plan, PLAN - 1):{PLAN - 1}}{last:>{COLUMN}}"
+    return f"{first}{case:{CASE}}{columns} {plan:{PLAN - 1}}{last:>{COLUMN}}"
 
 
 def summary(records: Sequence[dict], names: Sequence[str]) -> list[str]:
@@ -163,21 +182,10 @@ def short(name: str) -> str:
     return SHORT.get(name, name.removeprefix(OURS))
 
 
-def _ours_first(names: Sequence[str]) -> list[str]:
-    return sorted(names, key=lambda name: not name.startswith(OURS))
-
-
 def _network_width(names: Sequence[str]) -> int:
     return WIDTH - CASE - PLAN - COLUMN * (len(names) + 1)
 
 
-def _micro(seconds: float) -> str:
+def micro(seconds: float) -> str:
+    """Microseconds, with three digits."""
     return f"{1e6 * seconds:.3g}" if seconds < 1e-3 else f"{1e6 * seconds:.0f}"
-
-
-def _shortened(text: str, width: int) -> str:
-    """The text, or its beginning and its end."""
-    if len(text) <= width:
-        return text
-    end = (width - 1) // 2
-    return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
