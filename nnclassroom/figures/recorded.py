@@ -92,8 +92,8 @@ def networks(kind: str) -> str:
         rows = [row for row in listed if row["layers"].startswith("image") == images]
         if found["device"] == "gpu" and rows:
             names, over = timing.names_of(rows), timing.reference(rows, "gpu")
-            lines = [timing.head(names, over), *(timing.line(row, names, over) for row in rows)]
-            texts.append("\n".join([*lines, overheads.recorded_where(path.stem)]))
+            about = f"training by train() ({overheads.recorded_where(path.stem)})"
+            texts.append("\n".join([about, timing.head(names, over), *(timing.line(row, names, over) for row in rows)]))
     return "\n\n".join(texts) or _missing("training steps of networks", "networks")
 
 
