@@ -24,11 +24,11 @@ def add_options(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     kernels = "operation", "kernel", "size"
     others = [name for name in vars(options) if name not in (*kernels, "network", "run", "arguments", "spellings")]
-    for name in kernels if options.network else others:
-        if value := getattr(options, name):
-            got = f"--{name.replace('_', '-')}" if name != "operation" else repr(value)
-            wanted = "without --network" if options.network else "with --network LAYERS"
-            raise CourseError(f"{got} is for timing {wanted} (see nncourse time --help)")
+    if odd := [name for name in (kernels if options.network else others) if getattr(options, name)]:
+        got = "an operation" if odd[0] == "operation" else f"--{odd[0].replace('_', '-')}"
+        if options.network:
+            raise CourseError(f"{got} and --network do not go together: leave one out")
+        raise CourseError(f"{got} goes with --network, such as --network 784,300,100,10; got none")
     return time_network(options) if options.network else time_kernels(options)
 
 
