@@ -1,6 +1,6 @@
 """The same epochs and steps by the package of another commit and by this one, in alternation.
 
-    git archive COMMIT nncourse | tar x -C .old     # the other package, in .old/nncourse
+    git archive COMMIT nncourse nnclassroom cuda_on_cpu | tar x -C .old     # the other packages
     python -m benchmarks.before_after gpu           # the networks of README.md's tables; or cpu
     python -m benchmarks.before_after cpu --old .old --rounds 5
 
@@ -99,6 +99,9 @@ def measure(folder: str, device: str, name: str, request: tuple) -> dict | float
     if folder not in sys.path[:1]:
         sys.path.insert(0, folder)
     import nncourse
+    from nnclassroom import timing
+
+    timing.__path__.append(str(ROOT / "nnclassroom" / "timing"))  # an older one lacks what contenders import
     from benchmarks import contenders
     from nncourse import device as devices
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks import digits, digits_jax, digits_pytorch, trainers
+from benchmarks import digits, trainers
+from nnclassroom.timing import jax_training, pytorch_training
 
 
 @dataclass(frozen=True)
@@ -119,33 +120,17 @@ def fused(backend_name: str, **overrides: str) -> Callable:
     return prepare
 
 
-def pytorch(device: str) -> Callable:
+def pytorch_eager(case: Case) -> tuple[Callable, int]:
     """PyTorch as its tutorials use it: modules, autograd, an optimiser, no compilation."""
+    import torch
 
-    def prepare(case: Case) -> tuple[Callable, int]:
-        import torch
-
-        torch.set_num_threads(1)
-        layers = []
-        for n_in, n_out in zip(case.sizes[:-1], case.sizes[1:], strict=True):
-            layers += [torch.nn.Linear(n_in, n_out), torch.nn.Sigmoid()]
-        network = torch.nn.Sequential(*layers).to(device)
-        optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
-        X, Y = (torch.from_numpy(array).to(device) for array in data(case))
-        if case.operation:
-            with torch.no_grad():
-                weights, bias = layers[0].weight.detach(), layers[0].bias.detach()
-            return lambda: torch.nn.functional.linear(X, weights, bias), 1
-
-        def step():
-            optimiser.zero_grad()
-            loss = ((network(X) - Y) ** 2).sum() / (2 * len(X))
-            loss.backward()
-            optimiser.step()
-
-        return step, 1
-
-    return prepare
+    torch.set_num_threads(1)
+    if case.operation:
+        layer, (X, _) = torch.nn.Linear(*case.sizes), data(case)
+        samples, weights, bias = torch.from_numpy(X), layer.weight.detach(), layer.bias.detach()
+        return lambda: torch.nn.functional.linear(samples, weights, bias), 1
+    trainer = pytorch_training.eager("cpu")(trainers.problem_of(replace(case, samples=case.batch)))
+    return lambda: trainer.train(1), 1
 
 
 def scikit_learn(case: Case) -> tuple[Callable, int]:
@@ -183,12 +168,12 @@ FIRST, LAST = "channels first", "channels last"
 CPU = {
     "nncourse loops": ours("loops"),
     **{name: fused("numpy", dense_sgd_epoch=kernel) for name, kernel in C.items()},
-    "nncourse numpy": either(ours("numpy"), {"": digits.ours("numpy", "steps")}),
-    "nncourse numba": either(ours("numba"), {"": digits.ours("numba", "steps")}),
-    "nncourse numpy, fused": either(fused("numpy"), {"": digits.ours("numpy", "numpy")}),
-    "nncourse numba, fused": either(fused("numba"), {"": digits.ours("numba", "numba")}),
+    "nncourse numpy": either(ours("numpy"), {"": trainers.ours("numpy", "steps")}),
+    "nncourse numba": either(ours("numba"), {"": trainers.ours("numba", "steps")}),
+    "nncourse numpy, fused": either(fused("numpy"), {"": trainers.ours("numpy", "numpy")}),
+    "nncourse numba, fused": either(fused("numba"), {"": trainers.ours("numba", "numba")}),
     "PyTorch eager": either(
-        pytorch("cpu"), {form: digits_pytorch.eager("cpu", form == LAST) for form in (FIRST, LAST)}
+        pytorch_eager, {form: pytorch_training.eager("cpu", form == LAST) for form in (FIRST, LAST)}
     ),
     "scikit-learn": scikit_learn,
 }
@@ -197,10 +182,10 @@ GPU = {
     "nncourse fused": trainers.checked(trainers.ours("cuda", "fused"), steps=1000),
     "nncourse graph": trainers.checked(trainers.ours("cuda", "graph")),
     "nncourse one_kernel": trainers.checked(trainers.ours("cuda", "one_kernel")),
-    "PyTorch eager": trainers.checked(trainers.pytorch_eager("cuda"), steps=200),
-    "PyTorch graph": trainers.checked(trainers.pytorch_graph(trainers.eager_step)),
-    "PyTorch compile + graph": trainers.checked(trainers.pytorch_graph(trainers.compiled_step)),
-    "JAX scan": trainers.checked(trainers.jax_scan("gpu")),
+    "PyTorch eager": trainers.checked(pytorch_training.eager("cuda"), steps=200),
+    "PyTorch graph": trainers.checked(pytorch_training.graph(pytorch_training.eager_step)),
+    "PyTorch compile + graph": trainers.checked(pytorch_training.graph(pytorch_training.compiled_update_step)),
+    "JAX scan": trainers.checked(jax_training.scan("gpu")),
 }
 # The handout's base and what the course makes of it, on the CPU and on the GPU in one run.
 BASE = {
@@ -214,26 +199,26 @@ BASE = {
     "nncourse one_kernel, GPU": trainers.checked(trainers.ours("cuda", "one_kernel")),
 }
 DIGITS = {
-    "nncourse steps": digits.contender({"": digits.ours("cuda", "steps")}, steps=200),
-    "nncourse fused": digits.contender({"": digits.ours("cuda", "fused")}),
-    "nncourse graph": digits.contender({"": digits.ours("cuda", "graph")}),
-    "nncourse one_kernel": digits.contender({"": digits.ours("cuda", "one_kernel")}),
+    "nncourse steps": digits.contender({"": trainers.ours("cuda", "steps")}, steps=200),
+    "nncourse fused": digits.contender({"": trainers.ours("cuda", "fused")}),
+    "nncourse graph": digits.contender({"": trainers.ours("cuda", "graph")}),
+    "nncourse one_kernel": digits.contender({"": trainers.ours("cuda", "one_kernel")}),
     "PyTorch eager": digits.contender(
-        {form: digits_pytorch.eager("cuda", form == LAST) for form in (FIRST, LAST)}, steps=200
+        {form: pytorch_training.eager("cuda", form == LAST) for form in (FIRST, LAST)}, steps=200
     ),
     "PyTorch graph": digits.contender(
-        {form: digits_pytorch.graph(digits_pytorch.eager_step, "cuda", form == LAST) for form in (FIRST, LAST)}
+        {form: pytorch_training.graph(pytorch_training.eager_step, "cuda", form == LAST) for form in (FIRST, LAST)}
     ),
     "PyTorch compile + graph": digits.contender(
         {
-            "PyTorch's Adam": digits_pytorch.graph(digits_pytorch.compiled_step),
-            "Adam compiled": digits_pytorch.graph(digits_pytorch.compiled_update_step),
+            "PyTorch's Adam": pytorch_training.graph(pytorch_training.compiled_step),
+            "Adam compiled": pytorch_training.graph(pytorch_training.compiled_update_step),
         }
     ),
     "JAX scan": digits.contender(
         {
-            "reduce_window": digits_jax.scan("gpu", digits_jax.pooled_by_windows),
-            "maximum of reshaped images": digits_jax.scan("gpu", digits_jax.pooled_by_shape),
+            "reduce_window": jax_training.scan("gpu", jax_training.pooled_by_windows),
+            "maximum of reshaped images": jax_training.scan("gpu", jax_training.pooled_by_shape),
         }
     ),
 }

@@ -169,21 +169,26 @@ def part(request: tuple[str, bool, int]) -> dict:
 
 def machine() -> dict:
     """The GPU, the CPU, the versions, and the measured limits."""
-    import cupy
-
     from nncourse import device as devices
 
-    runtime = cupy.cuda.runtime.runtimeGetVersion()  # 13020 is CUDA 13.2
-    described = {"cuda": f"{runtime // 1000}.{runtime % 1000 // 10}", "driver": driver()}
+    return about("gpu") | {"limits": devices.limits("gpu")}
+
+
+def about(device: str) -> dict:
+    """The machine that computes, its CPU, and the versions."""
+    from nncourse import device as devices
+
+    described = {}
+    if device == "gpu":
+        import cupy
+
+        runtime = cupy.cuda.runtime.runtimeGetVersion()  # 13020 is CUDA 13.2
+        described = {"cuda": f"{runtime // 1000}.{runtime % 1000 // 10}", "driver": driver()}
     for library in ("torch", "jax"):  # without importing them, which takes seconds
         with contextlib.suppress(metadata.PackageNotFoundError):
             described[library] = metadata.version(library)
-    return {
-        "machine": devices.describe("gpu"),
-        "cpu": devices.describe("cpu"),
-        "limits": devices.limits("gpu"),
-        "versions": compare.versions() | described,
-    }
+    names = {"machine": devices.describe(device), "cpu": devices.describe("cpu")}
+    return names | {"versions": compare.versions() | described}
 
 
 def driver() -> str:

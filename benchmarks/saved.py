@@ -5,7 +5,7 @@ import datetime
 import json
 from pathlib import Path
 
-from nncourse.errors import CourseError, refuse_unwritable
+from nncourse.errors import CourseError, refuse_unwritable, write_atomically
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -18,8 +18,10 @@ def refuse_out(parser: argparse.ArgumentParser, path: Path) -> None:
         parser.error(str(error))
 
 
-def save(result: dict, path: Path) -> None:
-    """Write the results of a run with today's date."""
+def save(result: dict, path: Path, said: bool = True) -> None:
+    """Write the results of a run with today's date, and say so."""
     dated = {"date": datetime.date.today().isoformat()} | result
-    path.write_text(json.dumps(dated, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"written: {path}")
+    text = json.dumps(dated, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(path, lambda new: new.write_text(text, encoding="utf-8"))
+    if said:
+        print(f"written: {path}")

@@ -7,8 +7,9 @@ import sys
 from math import ceil
 from pathlib import Path
 
-from benchmarks import device_tables, devices_cpu, digits
+from benchmarks import device_tables, devices_cpu, digits, network_tables
 from benchmarks.saved import RESULTS
+from nnclassroom.timing.training import CHECKED
 
 ROOT = Path(__file__).resolve().parent.parent
 BASE = "C"  # the handout's base, a plain C program
@@ -17,6 +18,8 @@ REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the ref
 
 def table(name: str, results: Path = RESULTS) -> str:
     """A results file as Markdown: one table of contenders from `seconds`, or one table per part from `tables`."""
+    if name == "networks":
+        return network_table(results)
     if (results / name).is_dir():
         result = device_tables.read_experiment(results / name)
     else:
@@ -28,6 +31,19 @@ def table(name: str, results: Path = RESULTS) -> str:
         machine = "; ".join(filter(None, (result["machine"], result.get("cpu"), _made(result))))
         return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", f"{machine}."])
     return gpu_tables(result) if "tables" in result else call_table(result)
+
+
+def network_table(results: Path) -> str:
+    """The tables of all machines that networks were timed on."""
+    found = []
+    for result in network_tables.read(results):
+        for threads, rows, drawn in network_tables.parts(result):
+            days = dict.fromkeys(sorted(row["date"] for row in [*rows, *drawn]))
+            made = _made(result | {"date": " to ".join(list(days)[:: max(1, len(days) - 1)])})
+            machine = "; ".join(filter(None, (result["machine"], threads, made)))
+            table = _rows(*network_tables.heads_and_cells(rows, result["device"])) if rows else []
+            found.append("\n".join([*table, "", f"{machine}. {network_tables.summaries(rows, drawn)}"]).strip())
+    return "\n\n".join(found) or network_tables.MISSING
 
 
 def call_table(result: dict) -> str:
@@ -250,7 +266,7 @@ def _digits(records: list[dict]) -> list[str]:
     said = (
         f"The digits CNN, `{digits.WORDS}`, by Adam: an epoch of {first['samples']:,} samples that lie on the GPU, "
         f"{each}; nncourse's are kernels of `convolutional_adam_epoch`. The difference is the largest of a parameter "
-        f"from a float64 reference after {digits.CHECKED} steps, the accuracy that on the test set after the epoch."
+        f"from a float64 reference after {CHECKED} steps, the accuracy that on the test set after the epoch."
     ) + (f" ¹ Timed for {part} steps; the epoch is calculated." if part < steps else "")
     head = ["contender", "µs a step", "ms an epoch", "of one_kernel", "difference", "accuracy"]
     return [said, "", *_rows(head, rows)]

@@ -32,14 +32,14 @@ class Worker:
     log: Path  # its output, for example the last message of a library that crashed
 
 
-def start(work: Callable, *arguments) -> Worker:
+def start(work: Callable, *arguments, environment: dict[str, str] = ONE_THREAD) -> Worker:
     """Start a process that answers each request with work(*arguments, request). `work` is a module-level function."""
     context = multiprocessing.get_context("spawn")  # inherits no state of this process, such as a CUDA context
     ours, theirs = context.Pipe()
     handle, log = tempfile.mkstemp(prefix="nncourse-benchmark-")
     os.close(handle)
     before = dict(os.environ)
-    os.environ.update(ONE_THREAD)
+    os.environ.update(environment)
     try:
         process = context.Process(target=_serve, args=(theirs, log, work, arguments))
         process.start()

@@ -16,6 +16,8 @@ from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
 from cuda_on_cpu import nvrtc
 from cuda_on_cpu.source import CudaSource
 from nnclassroom.judge import check
+from nnclassroom.timing import jax_training, pytorch_training
+from nnclassroom.timing.training import CHECKED, Trainer
 from nncourse import device
 from nncourse.architecture import DenseArchitecture
 from nncourse.epochs import dense_one_kernel
@@ -169,11 +171,8 @@ def test_the_plain_c_program_runs_beside_the_others_and_is_right():
 TRAINERS = {
     "numpy": ("numpy", trainers.ours("numpy", "numpy")),
     "steps": ("numpy", trainers.ours("numpy", "steps")),
-    "eager": ("torch", trainers.pytorch_eager("cpu")),
-    "graph": ("torch", trainers.pytorch_graph(trainers.eager_step, "cpu")),
-    # aot_eager, since the usual compiler takes half a minute.
-    "compiled": ("torch", trainers.pytorch_graph(lambda *given: trainers.compiled_step(*given, "aot_eager"), "cpu")),
-    "JAX": ("jax", trainers.jax_scan("cpu")),
+    "eager": ("torch", pytorch_training.eager("cpu")),
+    "JAX": ("jax", jax_training.scan("cpu")),
 }
 
 
@@ -190,21 +189,21 @@ def test_some_steps_of_an_epoch_may_be_timed():
     assert trainers.checked(trainers.ours("numpy", "numpy"), steps=60)(A_CASE)[1] == 60
 
 
-def epoch(parameters, architecture, X, Y, batch, rate=trainers.RATE):
-    dense_sgd_epoch["numpy"](parameters, architecture, X, Y, batch, rate)
+def epoch(parameters, problem, X, Y, rate=trainers.RATE):
+    dense_sgd_epoch["numpy"](parameters, problem.architecture, X, Y, problem.batch, rate)
 
 
-def wrong_rate(parameters, architecture, X, Y, batch):
-    epoch(parameters, architecture, X, Y, batch, 1.001 * trainers.RATE)
+def wrong_rate(parameters, problem, X, Y):
+    epoch(parameters, problem, X, Y, 1.001 * trainers.RATE)
 
 
-def no_last_batch(parameters, architecture, X, Y, batch):
-    epoch(parameters, architecture, X[:-batch], Y[:-batch], batch)
+def no_last_batch(parameters, problem, X, Y):
+    epoch(parameters, problem, X[: -problem.batch], Y[: -problem.batch])
 
 
-def inputs_of_ten_bits(parameters, architecture, X, *others):
+def inputs_of_ten_bits(parameters, problem, X, Y):
     """As TF32 does, though only to the data."""
-    epoch(parameters, architecture, (X.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32), *others)
+    epoch(parameters, problem, (X.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32), Y)
 
 
 def nothing_at_all(parameters, *others):
@@ -213,12 +212,13 @@ def nothing_at_all(parameters, *others):
 
 @pytest.mark.parametrize("train", [wrong_rate, no_last_batch, inputs_of_ten_bits, nothing_at_all])
 def test_a_wrong_trainer_is_refused(train):
-    def make(architecture, parameters, X, Y, batch):
+    def make(problem):
         def steps_of(steps):
-            train(there, architecture, X[: steps * batch], Y[: steps * batch], batch)
+            rows = slice(steps * problem.batch)
+            train(there, problem, problem.X[rows], problem.Y[rows])
 
-        there = parameters.copy()
-        return trainers.Trainer(steps_of, lambda: there)
+        there = problem.parameters.copy()
+        return Trainer(lambda: None, steps_of, lambda: there)
 
     with pytest.raises(workers.WrongResultError):
         trainers.checked(make)(A_CASE)
@@ -259,7 +259,7 @@ def _sleeps(seconds):
 def test_contenders_for_the_gpu_cover_what_is_compared():
     assert {"PyTorch eager", "JAX scan", "nncourse steps", "nncourse one_kernel"} <= CONTENDERS["gpu"].keys()
     for case in CASES["gpu"].values():
-        assert case.samples % (case.batch * trainers.CHECKED) == 0
+        assert case.samples % (case.batch * CHECKED) == 0
 
 
 def test_the_ladder_on_the_cpu():

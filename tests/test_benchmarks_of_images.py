@@ -1,17 +1,18 @@
 """Benchmarks of the digits CNN and of convolutions: contenders agree with the reference, wrong ones are left out."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks import convolutions, digits, digits_jax, digits_pytorch, learning
+from benchmarks import convolutions, digits, learning, trainers
 from benchmarks.contenders import CPU, Case
+from nnclassroom.timing import jax_training, pytorch_training
+from nnclassroom.timing.training import CHECKED, TOLERANCE, DisagreesError, Trainer, timed
 from nncourse.calls import ADAM
 from nncourse.epochs.convolutional import convolutional_adam_epoch
 
-STEPS = digits.CHECKED + 5  # the last of them on a smaller batch
+STEPS = CHECKED + 5  # the last of them on a smaller batch
 SMALL = Case("small images", (), 4, samples=4 * STEPS - 1, words="image2x9x8,conv3x2same,conv2x3same,pool4,6,3")
 
 
@@ -35,16 +36,16 @@ def aot_eager(step):
 
 
 FORMS = {
-    "numpy": ("numpy", digits.ours("numpy", "numpy")),
-    "steps": ("numpy", digits.ours("numpy", "steps")),
-    "eager": ("torch", digits_pytorch.eager("cpu")),
-    "eager, channels last": ("torch", digits_pytorch.eager("cpu", channels_last=True)),
-    "graph": ("torch", digits_pytorch.graph(digits_pytorch.eager_step, "cpu")),
-    "graph, channels last": ("torch", digits_pytorch.graph(digits_pytorch.eager_step, "cpu", channels_last=True)),
-    "compiled": ("torch", digits_pytorch.graph(aot_eager(digits_pytorch.compiled_step), "cpu")),
-    "compiled, Adam too": ("torch", digits_pytorch.graph(aot_eager(digits_pytorch.compiled_update_step), "cpu")),
-    "JAX": ("jax", digits_jax.scan("cpu", digits_jax.pooled_by_windows)),
-    "JAX, shapes": ("jax", digits_jax.scan("cpu", digits_jax.pooled_by_shape)),
+    "numpy": ("numpy", trainers.ours("numpy", "numpy")),
+    "steps": ("numpy", trainers.ours("numpy", "steps")),
+    "eager": ("torch", pytorch_training.eager("cpu")),
+    "eager, channels last": ("torch", pytorch_training.eager("cpu", channels_last=True)),
+    "graph": ("torch", pytorch_training.graph(pytorch_training.eager_step, "cpu")),
+    "graph, channels last": ("torch", pytorch_training.graph(pytorch_training.eager_step, "cpu", channels_last=True)),
+    "compiled": ("torch", pytorch_training.graph(aot_eager(pytorch_training.compiled_step), "cpu")),
+    "compiled, Adam too": ("torch", pytorch_training.graph(aot_eager(pytorch_training.compiled_update_step), "cpu")),
+    "JAX": ("jax", jax_training.scan("cpu", jax_training.pooled_by_windows)),
+    "JAX, shapes": ("jax", jax_training.scan("cpu", jax_training.pooled_by_shape)),
 }
 
 
@@ -56,7 +57,7 @@ def test_all_take_the_same_steps_in_an_epoch_and_begin_again(name, problem, refe
     trainer = make(problem)
     for _ in range(2):
         facts = digits.examined(trainer, problem)  # raises unless the first steps are right
-        assert facts["difference"] < 1e-5 and facts["error"] < digits.TOLERANCE and facts["accuracy"] is None
+        assert facts["difference"] < 1e-5 and facts["error"] < TOLERANCE and facts["accuracy"] is None
         trainer.train(STEPS)
         assert np.allclose(trainer.parameters(), reference, atol=1e-5)
         trainer.train(1)  # goes on from there, and is forgotten by the next begin()
@@ -77,7 +78,7 @@ def slightly_wrong(what):
             given = problem.architecture, problem.X[rows], problem.Y[rows], *options.values(), *ADAM.values()
             convolutional_adam_epoch["numpy"](*state, *given)
 
-        return digits.Trainer(begin, train, lambda: state[0])
+        return Trainer(begin, timed(train), lambda: state[0])
 
     return make
 
@@ -88,16 +89,16 @@ WRONG = {"rate": {"rate": 1.001 * digits.RATE}, "batch": {"batch": 2 * SMALL.bat
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_contender_is_refused(what, problem):
     digits.examined(slightly_wrong({})(problem), problem)
-    with pytest.raises(digits.DisagreesError, match="off by"):
+    with pytest.raises(DisagreesError, match="off by"):
         digits.contender({"": slightly_wrong(WRONG[what])})(SMALL)
 
 
 def test_of_several_forms_the_fastest_right_one_is_timed():
-    right = digits.ours("numpy", "numpy")
+    right = trainers.ours("numpy", "numpy")
 
     def slow(problem):
         trainer = right(problem)
-        return replace(trainer, train=lambda steps: (time.sleep(0.05), trainer.train(steps)))
+        return replace(trainer, train=lambda steps: 0.05 + trainer.train(steps))
 
     def broken(problem):
         raise RuntimeError("no such layout")
@@ -106,7 +107,7 @@ def test_of_several_forms_the_fastest_right_one_is_timed():
     work, times, facts = digits.contender(forms, steps=7)(SMALL)
     assert times == 7 and facts == {}
     work()
-    assert facts["form"] == "quick" and facts["error"] < digits.TOLERANCE
+    assert facts["form"] == "quick" and facts["error"] < TOLERANCE
     with pytest.raises(RuntimeError, match="layout"):
         digits.contender({"broken": broken, "wrong": slightly_wrong(WRONG["rate"])})(SMALL)
 

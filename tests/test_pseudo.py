@@ -47,6 +47,8 @@ RIGHT = (
 WRONG = (
     "train --dataset",
     "train --seed few",
+    "time sigmoid --optimizer adam",
+    "time --network 3,2 --size n=5",
     "train --verbose=3",
     "report --epochs few",
     "report --out no/where.html",

@@ -1,4 +1,4 @@
-"""The common part of `nncourse train` and `nncourse test`: options, processes, the backend."""
+"""The common part of `nncourse train`, `test` and `time`: options, the backend, the optimizer, processes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ if TYPE_CHECKING:
     from nncourse.backend import Backend
     from nncourse.datasets import Dataset
     from nncourse.group import Group
+    from nncourse.model.optimizers import Optimizer
     from nncourse.parallel.launch.heartbeat import Heartbeat
 
+OPTIMIZER_OPTIONS = "optimizer", "momentum", "beta", "beta1", "beta2", "epsilon", "l2"
+DEFAULTS = {"activation": "sigmoid", "cost": "mse"}
 PATIENCE = 6.0  # seconds without a step
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Add the options of both commands."""
+    """Add the options of train and test."""
     parser.allow_abbrev = False
     parser.add_argument("--dataset", required=True, help="a CSV file, or a name such as breast_cancer or mnist")
     parser.add_argument("--model", required=True, help="the model: .npz, or the C program's text by any other ending")
     parser.add_argument("--backend", default="numpy", help="loops, numpy, numba, cupy or cuda (default numpy)")
-    parser.add_argument("--use", action="append", default=[], metavar="OPERATION=KERNEL", help="dense_forward=tiled, …")
-    parser.add_argument("--mine", action="store_true", help="take your own kept kernels where there are some")
+    add_kernels(parser)
     parser.add_argument("--threads", type=whole, metavar="N", help=THREADS)
     parser.add_argument("-v", "--verbose", action="store_true", help="show progress and the kernels that are used")
     parser.add_argument(
@@ -37,6 +39,47 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"a process that takes longer for a step, and longer than ever, has hung (default {PATIENCE:g})",
     )
+
+
+def add_kernels(parser: ArgumentParser) -> None:
+    """Add the options that choose kernels of a backend."""
+    parser.add_argument("--use", action="append", default=[], metavar="OPERATION=KERNEL", help="dense_forward=tiled, …")
+    parser.add_argument("--mine", action="store_true", help="take your own kept kernels where there are some")
+
+
+def add_steps(parser: ArgumentParser) -> None:
+    """Add the options of a training step, of train and time: the optimizer's, the activation and the cost."""
+    add = parser.add_argument
+    add("--optimizer", help="how a step moves the parameters: sgd (default), adam, rmsprop or adagrad")
+    add("--momentum", type=number, help="of sgd, from 0 (default) up to 1: 0.9, for instance")
+    add("--beta", type=number, help="of rmsprop: how slowly its running mean fades (default 0.9)")
+    add("--beta1", type=number, help="of adam, for the gradients (default 0.9)")
+    add("--beta2", type=number, help="of adam, for their squares (default 0.999)")
+    add("--epsilon", type=number, help="added where an optimizer divides by a root (default 1e-8)")
+    add("--l2", type=number, help="weight decay λ, which is added to the gradient as λ W (default 0)")
+    add("--activation", help="of the hidden layers (default sigmoid), or one for each with weights: tanh,sigmoid")
+    add("--cost", help="mse (default), mae, binary_cross_entropy or categorical_cross_entropy")
+
+
+def optimizer_of(options: Namespace) -> Optimizer:
+    """The optimizer that the options ask for."""
+    from nncourse.model.optimizers import make_optimizer
+
+    given = {name: value for name in OPTIMIZER_OPTIONS if (value := getattr(options, name)) is not None}
+    return make_optimizer(given.pop("optimizer", "sgd"), **given)
+
+
+def optimizer_in_words(optimizer: Optimizer) -> str:
+    """The optimizer and its options that are not the usual ones: "sgd with momentum 0.9 and l2 0.0001"."""
+    about, usual = optimizer.describe(), type(optimizer)().describe()
+    options = [f"{name} {value:g}" for name, value in about.items() if value != usual[name]]
+    return " with ".join(filter(None, (about["kind"], " and ".join(options))))
+
+
+def one_or_more(text: str) -> str | list[str]:
+    """An activation, or the list of several with commas between them."""
+    names = text.split(",")
+    return names if len(names) > 1 else names[0]
 
 
 def together(options: Namespace, work: Callable[[Namespace, Heartbeat | None], int]) -> int:

@@ -9,7 +9,7 @@ from nnclassroom.arguments import number, whole
 from nnclassroom.commands import networks
 from nncourse.errors import CourseError, refuse_unwritable
 
-DEFAULTS = {"activation": "sigmoid", "cost": "mse", "initialiser": "xavier", "scaling": "standardization"}
+DEFAULTS = networks.DEFAULTS | {"initialiser": "xavier", "scaling": "standardization"}
 SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
 
 
@@ -21,16 +21,8 @@ def add_options(parser: ArgumentParser) -> None:
     add("--epochs", type=whole, default=100, help="default 100")
     add("--batch-size", "--batch_number", "--batch_size", type=whole, help="of all processes together (default 10)")
     add("--learning-rate", "--learning_rate", type=number, help="default: the optimizer's usual one, 0.1 for sgd")
-    add("--optimizer", help="how a step moves the parameters: sgd (default), adam, rmsprop or adagrad")
-    add("--momentum", type=number, help="of sgd, from 0 (default) up to 1: 0.9, for instance")
-    add("--beta", type=number, help="of rmsprop: how slowly its running mean fades (default 0.9)")
-    add("--beta1", type=number, help="of adam, for the gradients (default 0.9)")
-    add("--beta2", type=number, help="of adam, for their squares (default 0.999)")
-    add("--epsilon", type=number, help="added where an optimizer divides by a root (default 1e-8)")
-    add("--l2", type=number, help="weight decay λ, which is added to the gradient as λ W (default 0)")
+    networks.add_steps(parser)
     add("--schedule", help=f"of the learning rate: {SCHEDULES} (default constant)")
-    add("--activation", help="of the hidden layers (default sigmoid), or one for each with weights: tanh,sigmoid")
-    add("--cost", help="mse (default), mae, binary_cross_entropy or categorical_cross_entropy")
     add("--initialiser", help="xavier (default), he, normal or uniform")
     add("--scaling", help="none, normalization or standardization (default)")
     add("--validation", type=number, default=0.0, help="share of the samples kept out of training")
@@ -73,7 +65,8 @@ def train(options: Namespace, heart) -> int:
     model = files.Model(network, scaling, data.classes, optimizer=optimizer)
     networks.say_backend(backend, options)
     print(f"scaling: {scaling.kind if scaling else 'none'}, saved with the model")
-    print(f"optimizer: {_in_words(optimizer)}, learning rate {steps['learning_rate']:g}, schedule {steps['schedule']}")
+    said = f"optimizer: {networks.optimizer_in_words(optimizer)}, learning rate {steps['learning_rate']:g}"
+    print(f"{said}, schedule {steps['schedule']}")
     if group.size > 1:
         from nncourse.parallel.launch import member
 
@@ -135,10 +128,9 @@ def _network(options: Namespace, resumed, seed: int):
     if options.layers is None:
         raise CourseError(f"wanted --layers, such as --layers {words.EXAMPLE} (inputs first), or --resume MODEL")
     activation, cost, initialiser = (_chosen(options, name) for name in ("activation", "cost", "initialiser"))
-    names = activation.split(",")
     layers = words.parsed(options.layers)
     layers = layers if options.dropout is None else words.with_dropout(layers, options.dropout)
-    return make_network(layers, names if len(names) > 1 else names[0], cost, initialiser, seed)
+    return make_network(layers, networks.one_or_more(activation), cost, initialiser, seed)
 
 
 def _chosen(options: Namespace, name: str) -> str:
@@ -149,22 +141,12 @@ def _chosen(options: Namespace, name: str) -> str:
 
 def _optimizer(options: Namespace, resumed):
     """The optimizer that the options ask for, or the resumed model's own one with its state."""
-    from nncourse.model.optimizers import make_optimizer
-
-    names = "optimizer", "momentum", "beta", "beta1", "beta2", "epsilon", "l2"
-    given = {name: value for name in names if (value := getattr(options, name)) is not None}
-    if resumed:
-        for name in given:
+    if not resumed:
+        return networks.optimizer_of(options)
+    for name in networks.OPTIMIZER_OPTIONS:
+        if getattr(options, name) is not None:
             raise CourseError(f"--resume goes on with the model as it is: leave --{name} out")
-        return resumed.optimizer
-    return make_optimizer(given.pop("optimizer", "sgd"), **given)
-
-
-def _in_words(optimizer) -> str:
-    """The optimizer and its options that are not the usual ones: "sgd with momentum 0.9 and l2 0.0001"."""
-    about, usual = optimizer.describe(), type(optimizer)().describe()
-    options = [f"{name} {value:g}" for name, value in about.items() if value != usual[name]]
-    return " with ".join(filter(None, (about["kind"], " and ".join(options))))
+    return resumed.optimizer
 
 
 def _from(options: Namespace, name: str, resumed, default):

@@ -4,6 +4,7 @@ training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices
 training_on_gpus()    results/devices_gpu.json, by `python -m benchmarks.devices_gpu`
 devices()             the same, one GPU and several
 small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
+networks("dense")     results/networks-*.json, by `python -m benchmarks.networks`: dense networks on GPUs, or "images"
 convolutions()        results/gpu.json: those of ResNet-34 by the course's kernels, by cuDNN and by PyTorch
 step()                results/resnet.json: a training step of ResNet-34 beside PyTorch's, and where the time goes
 thesis()              the Cantabria thesis's own table
@@ -21,6 +22,7 @@ from nnclassroom.experiment.numbers import THESIS, THESIS_COLUMNS
 from nnclassroom.figures import overheads
 from nnclassroom.formats import duration
 from nnclassroom.recorded_words import in_words
+from nnclassroom.timing import networks as timing
 
 LIBRARIES = "cudnn", "PyTorch", "cupy"
 DETAILED = 12  # operations of a step that have lines of their own
@@ -79,6 +81,20 @@ def small_networks() -> str:
         lines.append([in_words(network), str(batch), *cells])
     where = (f"{name.upper()}: {overheads.recorded_where(name)}" for name in ("cpu", "gpu"))
     return "\n".join([table(heads, lines), *where])
+
+
+def networks(kind: str) -> str:
+    """Training steps of networks beside PyTorch and JAX, on each GPU: of the "dense" ones, or of those for "images"."""
+    texts, images = [], kind == "images"
+    for path in sorted(overheads.RESULTS.glob("networks-*.json")):
+        found = overheads.recorded(path.stem)
+        listed = [row for row in found["rows"] if "seed" not in row]
+        rows = [row for row in listed if row["layers"].startswith("image") == images]
+        if found["device"] == "gpu" and rows:
+            names, over = timing.names_of(rows), timing.reference(rows, "gpu")
+            about = f"training by train() ({overheads.recorded_where(path.stem)})"
+            texts.append("\n".join([about, timing.head(names, over), *(timing.line(row, names, over) for row in rows)]))
+    return "\n\n".join(texts) or _missing("training steps of networks", "networks")
 
 
 def sums() -> str:
