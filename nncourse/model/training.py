@@ -156,13 +156,15 @@ def train(
                 )
             if history.note and progress:
                 bar.write(history.note)
+            order = epoch_order(len(X), seed, numbers[0])
             for number in bar:
                 history.threads = blas.choose()
                 start = time.perf_counter()
-                order = np.random.default_rng([seed, number]).permutation(len(X))
                 train_epoch(
                     order if kept_by_host else backend.to_device(order), rate_of(number), StepPosition(seed, number)
                 )
+                if number != numbers[-1]:  # while a GPU still computes
+                    order = epoch_order(len(X), seed, number + 1)
                 devices.synchronise(backend.device)
                 seconds = time.perf_counter() - start
                 cost = evaluate(there, X, Y, backend, group, on_rows, blas.count)
@@ -224,6 +226,11 @@ def evaluate(
             last = network.outputs(rows, backend)
             cost += cost_of(network, [last.Z], [last.A], targets, backend) * len(rows)
     return float(total(np.array([cost]), group)[0]) / len(X)
+
+
+def epoch_order(samples: int, seed: int, epoch: int) -> np.ndarray:
+    """The order of the samples in an epoch."""
+    return np.random.default_rng([seed, epoch]).permutation(samples)
 
 
 def fused_epochs(network: Network, optimizer: Optimizer) -> tuple[list[str], str]:
