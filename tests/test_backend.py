@@ -38,7 +38,8 @@ def test_a_backend_has_one_kernel_for_each_operation(name):
     backend = choose(name)
     assert (backend.name, backend.device) == (name, "cpu")
     assert list(backend.kernels) == [*operations()]
-    assert list(backend.epochs) == ([*epochs()] if name != "loops" else [])
+    fused = [operation.name for operation in epochs().values() if name in operation.kernels]
+    assert list(backend.epochs) == (fused if name != "loops" else [])
     for operation, kernel in {**backend.kernels, **backend.epochs}.items():
         assert kernel.operation.name == operation
         assert kernel.device == "cpu"
@@ -126,10 +127,10 @@ def test_a_backend_is_immutable():
 @pytest.mark.parametrize("name", CPU)
 def test_repr_names_every_operation_its_kernel_and_where_it_is_written(name):
     lines = [line.split() for line in repr(choose(name)).splitlines()[1:]]
-    assert [line[0] for line in lines] == [*operations(), *epochs()]
+    assert sorted(line[0] for line in lines) == sorted([*operations(), *epochs()])
     for operation, kernel, where, *_ in lines:
         if kernel == "steps":
-            assert name == "loops" and operation in epochs()
+            assert operation in epochs() and (name == "loops" or name not in find(operation).kernels)
             continue
         assert kernel in find(operation).kernels
         file, _, number = where.partition(":")
