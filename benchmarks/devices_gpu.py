@@ -11,6 +11,7 @@ others wait, then the first K together, round after round. The images lie on the
 import argparse
 import copy
 import json
+import math
 import os
 import socket
 import statistics
@@ -365,7 +366,7 @@ def consumption(record: dict[str, Any]) -> dict[str, float]:
     times = IMAGES / record["images"]
     return {
         "joules": times * sum(each.joules for each in used),
-        "joules_above_idle": times * sum(each.above_idle or 0.0 for each in used),
+        "joules_above_idle": times * sum(math.nan if each.above_idle is None else each.above_idle for each in used),
         "joules_of_all": times * sum(each.joules for each in energies),
         "edp": times**2 * edp(used),
         "edp_of_all": times**2 * edp(energies),

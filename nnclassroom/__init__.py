@@ -16,6 +16,8 @@ __path__ = [str(Path(nncourse.__path__[0]).with_name("nnclassroom"))]  # in the 
 from nnclassroom.pages import running_ipython  # noqa: E402  (in that language)
 from nncourse import threads  # noqa: E402
 
+threads.begin_with_one()  # here, and in the processes of answers, of workers, of groups
+
 
 def load_ipython_extension(shell) -> None:
     """Register the cell magic `%%cuda OPERATION KERNEL [options]`, as `%load_ext nnclassroom` does."""
@@ -31,4 +33,3 @@ def load_ipython_extension(shell) -> None:
 
 if _notebook := running_ipython():
     load_ipython_extension(_notebook.get_ipython())
-    threads.limit(1)  # cells that train step by step; larger products get more: see nncourse/threads.py

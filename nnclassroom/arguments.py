@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from nncourse.errors import CourseError
 
+THREADS = "of BLAS on the CPU, in each process (default: as many as pay)"
 PROGRAM = (sys.executable, "-m", "nnclassroom")  # how other processes start `nncourse`
 # What argparse says itself, by the text that it looks up with gettext. English says the same.
 ARGPARSE_WORDS = {

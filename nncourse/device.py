@@ -4,18 +4,18 @@ No other file checks whether there is a GPU.
 """
 
 import contextlib
+import functools
 import math
-import os
 import platform
 import re
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from functools import cache
 from types import ModuleType
 
 import numpy as np
+
+from nncourse.threads import Threads, cores, granted
 
 SHARED = 0.1  # of this thread's CPU time: if other threads computed for longer, the work was shared
 
@@ -25,7 +25,7 @@ def gpu_available() -> bool:
     return not why_no_gpu()
 
 
-@cache
+@functools.cache
 def why_no_gpu() -> str:
     """Why no GPU can be used: one line that says what is missing and what to do; "" if there is one."""
     try:
@@ -71,9 +71,7 @@ def synchronise(device: str) -> None:
 def describe(device: str = "cpu") -> str:
     """One line: the processor's name and usable cores, or the GPU's name, multiprocessors, memory and architecture."""
     if device == "cpu":
-        # on a shared server a process may use fewer cores than the machine has
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return f"{_cpu_name()}, {cores} cores"
+        return f"{_cpu_name()}, {len(cores())} cores"
     import cupy
 
     chip = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
@@ -91,7 +89,7 @@ def versions() -> dict[str, str]:
     return {"nncourse": __version__, "python": platform.python_version()} | libraries
 
 
-@cache
+@functools.cache
 def limits(device: str = "cpu") -> dict[str, float]:
     """Copy bandwidth and matrix product rate of this machine, measured once per process: upper bounds for any kernel.
 
@@ -123,39 +121,24 @@ def seconds(
     A warm-up call comes first. Each repeat makes enough calls to last about `enough / repeats` seconds, so that the
     cost of reading the clock is negligible. Slow work is repeated less often, to keep the total near one second; the
     warm-up is the only call if it lasts more than `slow` seconds, for work that compiles nothing.
-    GPU times are measured with events, because work() only queues its launches. CPU times are those of
-    best_over_threads().
+    GPU times are measured with events, because work() only queues its launches. CPU times are those of one thread. If a
+    library's threads share the work, and cores are idle, it is measured with several too: the shorter time.
     """
-    if device == "gpu":
-        return _seconds(work, device, enough, repeats, pick, slow)
-    return best_over_threads(lambda: _seconds(work, device, enough, repeats, pick, slow))
-
-
-def best_over_threads(measure: Callable[[], float]) -> float:
-    """measure(), in seconds. If a library's threads took part, it is measured with one thread too: the shorter time.
-
-    The threads of BLAS, which computes NumPy's products, and those of PyTorch wait for each other: if other work
-    occupies their cores, a product of microseconds takes milliseconds.
-    """
-    from threadpoolctl import threadpool_limits
-
-    from nncourse.threads import granted
-
-    with threadpool_limits(limits=granted()):
+    repeated = functools.partial(_repeated, work, device, enough, repeats, pick)
+    with Threads(math.inf if device == "cpu" else 0.0, most=granted()) as threads:
+        if (first := elapsed(work, 1, device)) > slow:
+            return first
+        alone = repeated()
+        if threads.choose() == 1:
+            return alone
         process, own = time.process_time(), time.thread_time()
-        usual = measure()
+        elapsed(work, 1, device)
         process, own = time.process_time() - process, time.thread_time() - own
-    if process - own <= SHARED * own:
-        return usual
-    with threadpool_limits(limits=1):
-        return min(usual, measure())
+        return min(alone, repeated()) if process - own > SHARED * own else alone
 
 
-def _seconds(work, device: str, enough: float, repeats: int, pick, slow: float) -> float:
-    """seconds() for the current number of threads."""
-    first = elapsed(work, 1, device)
-    if first > slow:
-        return first
+def _repeated(work, device: str, enough: float, repeats: int, pick) -> float:
+    """seconds() after the warm-up, with the current number of threads."""
     calls = 1
     while (took := elapsed(work, calls, device)) < enough / repeats and calls < 1 << 20:
         calls = max(2 * calls, min(int(calls * enough / repeats / max(took, 1e-9)), 64 * calls))

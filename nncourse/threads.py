@@ -2,7 +2,7 @@
 
 The threads of a product wait for each other. Where another program holds the core of one of them, all of them wait for
 a time slice of the system: a product of 0.1 ms then takes 20 ms. Small products gain nothing from a second thread in
-any case. So a training gets one thread, and up to MOST where a product is large and cores are idle.
+any case. So everything begins with one thread, and takes up to MOST where a product is large and cores are idle.
 
     with Threads(flops) as threads:
         for epoch in range(epochs):
@@ -10,20 +10,28 @@ any case. So a training gets one thread, and up to MOST where a product is large
             …
 """
 
+import functools
+import math
 import os
+import re
+import sys
 import time
 from typing import Any, NamedTuple
 
-import psutil
+from nncourse.errors import CourseError
 
 PER_THREAD = 25e6  # FLOPs of a product
 MOST = 4  # 784-512-512-10 with batch 128 on 16 idle cores: 5.2, 4.3, 3.2, 3.7 ms a step by 1, 2, 4, 8 threads
 TELLS = 0.1  # seconds; in less the system's clock of work, which ticks 100 times a second, says little
+FRESH = 5.0  # seconds; what others did before says little of now
+NOISE = 0.25  # cores: the system itself is always somewhat busy
 WORK = ("user", "nice", "system", "irq", "softirq", "steal")  # guests' is counted as the user's already
+# How many processes a launcher has started on this machine: MPICH's, Open MPI's, Slurm's (whose text may be "4(x2)").
+LOCAL = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 
 
 class Load(NamedTuple):
-    """Core-seconds of work by other processes in a time of `seconds`, and the cores that the machine has."""
+    """Core-seconds of work by other processes in a time of `seconds`, and the cores that this process may use."""
 
     others: float = 0.0
     seconds: float = 0.0
@@ -31,7 +39,7 @@ class Load(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The clock, the core-seconds of work that the machine has done since it was started, and those of this process."""
+    """The clock, the core-seconds of work that the usable cores have done since they started, and this process's."""
 
     clock: float
     machine: float
@@ -39,9 +47,13 @@ class Look(NamedTuple):
 
 
 def look() -> Look:
-    """A look at the machine."""
-    times = psutil.cpu_times()
-    work = sum(getattr(times, name, 0.0) for name in WORK)
+    """A look at the cores that this process may use."""
+    import psutil
+
+    each, own = psutil.cpu_times(percpu=True), cores()
+    if max(own) < len(each):  # else they are numbered in another way, as in some containers
+        each = [times for number, times in enumerate(each) if number in own]
+    work = sum(getattr(times, name, 0.0) for times in each for name in WORK)
     return Look(time.perf_counter(), work, time.process_time())
 
 
@@ -49,72 +61,117 @@ def since(before: Look) -> Load:
     """The load from `before` until now."""
     now = look()
     others = (now.machine - before.machine) - (now.own - before.own)
-    return Load(max(others, 0.0), now.clock - before.clock, os.cpu_count() or 1)
+    return Load(max(others, 0.0), now.clock - before.clock, len(cores()))
+
+
+@functools.cache
+def _recent() -> dict[str, Any]:
+    """The last look, and the load when it was taken."""
+    return {"look": Look(-math.inf, 0.0, 0.0), "load": None}
+
+
+def lately(waits: bool = True) -> Load | None:
+    """The load of the last time of TELLS seconds or more; it waits until there is such a time, or returns None."""
+    recent = _recent()
+    age = time.perf_counter() - recent["look"].clock
+    if age > FRESH:
+        recent |= {"look": look(), "load": None}
+        age = 0.0
+    if age < TELLS:
+        if recent["load"] or not waits:
+            return recent["load"]
+        time.sleep(TELLS - age)
+    recent |= {"load": since(recent["look"]), "look": look()}
+    return recent["load"]
+
+
+def cores() -> set[int]:
+    """The numbers of the cores that this process may use."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 def usable_cores() -> int:
-    """The cores that this process may use: by its affinity, and in a Slurm job no more than the job has here."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    granted = os.environ.get("SLURM_CPUS_ON_NODE", "")
-    return min(cores, int(granted)) if granted.isdigit() and int(granted) else cores
+    """How many cores this process may use: by its affinity, and in a Slurm job no more than the job has here."""
+    return min(len(cores()), _number_in("SLURM_CPUS_ON_NODE") or len(cores()))
 
 
 def granted() -> int:
-    """The most threads that this process should use: the usable cores, or fewer by OMP_NUM_THREADS."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return min(usable_cores(), int(given)) if given.isdigit() and int(given) else usable_cores()
+    """The most threads of this process: its share of the cores, if it is one of a group; fewer by OMP_NUM_THREADS."""
+    processes = max(1, *map(_number_in, LOCAL))
+    share = (_number_in("SLURM_CPUS_ON_NODE") or len(cores())) // processes  # srun may give each process its own cores
+    return max(1, min(share, usable_cores(), _number_in("OMP_NUM_THREADS") or share))
 
 
-def limit(count: int) -> None:
-    """From now on this number of threads in this process, except in a block of Threads."""
+def _number_in(variable: str) -> int:
+    """The number that a variable of the environment begins with; 0 without one."""
+    found = re.match(r"\d+", os.environ.get(variable, ""))
+    return int(found[0]) if found else 0
+
+
+def begin_with_one() -> None:
+    """From now on one thread in this process, and in those that it starts, except in a block of Threads."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    if "numpy" in sys.modules:
+        _pools("torch" in sys.modules).limit(limits=1)
+
+
+@functools.cache
+def _pools(with_torch: bool) -> Any:
+    """The libraries with threads: NumPy's BLAS, and PyTorch's once it is imported. To find them takes time."""
     import numpy  # noqa: F401, ICN001 (its BLAS must be loaded to be limited)
     from threadpoolctl import ThreadpoolController
 
-    ThreadpoolController().limit(limits=count)
+    return ThreadpoolController()
 
 
 def that_pay(flops: float, idle: float, most: int = MOST) -> int:
     """Threads for a product of so many FLOPs where so many cores are idle."""
-    return max(1, min(most, int(flops / PER_THREAD), int(idle)))
+    return max(1, int(min(most, flops / PER_THREAD, idle + NOISE)))
 
 
 class Threads:
     """The threads of BLAS in a `with` block: one, until choose() is called. Afterwards they are as before.
 
     flops: of the largest product.
-    exactly: this number of threads, whatever the product and the machine.
+    exactly: this number of threads, whatever the product and the machine. CourseError below 1.
+    most: otherwise no more than these.
     """
 
-    def __init__(self, flops: float, exactly: int | None = None):
+    def __init__(self, flops: float, exactly: int | None = None, most: int = MOST):
+        if exactly is not None and exactly < 1:
+            raise CourseError(f"wanted at least 1 thread, got {exactly}")
         self.flops, self.exactly = flops, exactly
-        self.most = min(MOST, granted())
-        self.count, self._chosen = 1, False
+        self.most = exactly or that_pay(flops, granted(), most)
+        self.count = 1
+
+    def __str__(self) -> str:
+        if self.exactly:
+            return f"{self.exactly}, as asked"
+        if self.most > 1:
+            return f"1 to {self.most}, as other programs leave cores idle"
+        return "1, since this process has one core" if granted() == 1 else "1, since its products are small"
 
     def __enter__(self) -> "Threads":
-        from threadpoolctl import ThreadpoolController
-
-        self._pools: Any = ThreadpoolController()
-        self._before = self._pools.limit(limits=1)
-        self._seen = look()
+        self._pools = _pools("torch" in sys.modules)
+        self._before = self._pools.limit(limits=1).__enter__()
+        self.count = 1
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._before.restore_original_limits()
+    def __exit__(self, *error: object) -> None:
+        self._before.__exit__(*error)
 
-    def choose(self) -> int:
-        """As many threads as pay, by what other processes have done since the last call."""
-        most = self.exactly or that_pay(self.flops, self.most, self.most)
-        if self.exactly or most == 1:
-            return self._limit(most)
-        if not self._chosen:
-            time.sleep(max(0.0, self._seen.clock + TELLS - time.perf_counter()))
-        elif time.perf_counter() < self._seen.clock + TELLS:
+    def choose(self, waits: bool = True) -> int:
+        """As many threads as pay, by what other processes have done lately; as before if that is not known."""
+        if self.exactly or self.most == 1:
+            return self.take(self.most)
+        if not (load := lately(waits)):
             return self.count
-        self._chosen, load, self._seen = True, since(self._seen), look()
-        return self._limit(that_pay(self.flops, usable_cores() - load.others / load.seconds, most))
+        return self.take(that_pay(self.flops, load.cores - load.others / load.seconds, self.most))
 
-    def _limit(self, count: int) -> int:
+    def take(self, count: int) -> int:
+        """From now on this number of threads; fewer if BLAS has no more, or another thread of Python uses it."""
         if count != self.count:
             self._pools.limit(limits=count)
-            self.count = count
-        return count
+            now = [pool["num_threads"] for pool in self._pools.info() if pool["user_api"] == "blas"]
+            self.count = min(now, default=count)
+        return self.count

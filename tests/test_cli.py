@@ -220,6 +220,18 @@ def test_resume_takes_optimizer_rate_schedule_and_batch_size_from_the_model(caps
     assert whole.provenance["schedule"] == half.provenance["schedule"]
 
 
+@pytest.mark.parametrize(
+    ("option", "said", "count"), [("", "threads: 1, since ", 1), ("--threads 3", "threads: 3, as asked", 3)]
+)
+def test_threads_stand_in_the_plan_and_in_the_model(capsys, option, said, count):
+    status, out, _ = run(capsys, f"{TRAIN} {option}")
+    assert status == 0 and said in out and out.count("by 3 threads") == (count > 1)
+    assert files.load("new.npz").provenance["threads"] == count
+    assert run(capsys, f"test --dataset good.csv --model new.npz {option}")[0] == 0
+    status, _, err = run(capsys, f"{TRAIN} --threads 0")
+    assert status == 2 and "wanted at least 1 thread, got 0" in err
+
+
 def test_an_optimizer_says_its_options_and_keeps_them(capsys):
     line = f"{TRAIN} --optimizer adam --beta1 0.8 --epsilon 1e-5 --l2 0.25"
     status, out, _ = run(capsys, line)

@@ -1,7 +1,11 @@
 """Energy from counters: fake ones with a fake clock, files like RAPL's, and a real GPU's where there is one."""
 
+import math
 import os
+import sys
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +13,7 @@ from nncourse import device
 from nncourse.errors import CourseError
 from nncourse.parallel import energy
 from nncourse.parallel.energy import Energy, Meter, edp, energy_of, idle_power, measured
+from nncourse.threads import Load
 
 
 class Machine:
@@ -76,6 +81,23 @@ def test_idle_power_is_what_the_counter_says_of_two_seconds_without_work():
     assert machine.now == pytest.approx(102)
 
 
+def test_where_others_compute_on_a_device_its_idle_power_is_not_known(monkeypatch):
+    machine, gone = Machine(300.0, 16.0, 90.0), Machine(78.0)
+    busy = [replace(meter, in_use=lambda n=n: (0.6, 0.0, 0.0)[n]) for n, meter in enumerate(machine.meters())]
+    busy[2] = replace(busy[2], kind="cpu")
+    monkeypatch.setattr(energy.threads, "since", lambda before: Load(2.0, 2.0, 4))  # one core of four
+    idle = idle_power(busy, sleep=machine.wait, every=60, clock=machine.clock)
+    assert idle[1] == pytest.approx(16) and math.isnan(idle[0]) and math.isnan(idle[2])
+    with measured(busy, idle=idle, every=60, clock=machine.clock) as found:
+        machine.wait(2.0)
+    first, second, _ = found.energies
+    assert first.above_idle is None and "idle was not idle" in str(first) and second.above_idle == pytest.approx(0)
+    with measured(gone.meters(), idle=[89.0], every=60, clock=gone.clock) as found:  # others have ended since
+        gone.wait(1.0)
+    (first,) = found.energies
+    assert first.above_idle is None and "idle was not idle" in str(first) and "-11" not in str(first)
+
+
 def test_short_work_is_repeated_until_the_steps_of_the_counter_hardly_matter():
     machine = Machine(400.0, step=40.0)  # renewed every 0.1 s
     (found,), calls = energy_of(lambda: machine.wait(0.01), machine.meters(), every=60, clock=machine.clock)
@@ -121,6 +143,23 @@ def test_what_cannot_be_read_is_said_not_to_be_measurable(tmp_path, harm):
             (package / "energy_uj").chmod(0)
     meters, said = energy.cpu_meters(tmp_path)
     assert meters == [] and said.startswith("energy of the CPU: not measurable here (")
+
+
+def test_nvml_counts_a_gpus_joules_and_tells_how_much_of_it_is_in_use(monkeypatch):
+    library = SimpleNamespace(
+        NVMLError=OSError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda number: number,
+        nvmlDeviceGetName=lambda handle: b"H200",
+        nvmlDeviceGetTotalEnergyConsumption=lambda handle: 1000 * (5 + handle),
+        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=40 * handle),
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    (first, second), said = energy.gpu_meters()
+    assert (first.name, second.name, said) == ("GPU 0, H200", "GPU 1, H200", "")
+    assert (first.read(), second.read(), first.in_use(), second.in_use()) == (5, 6, 0, 0.4)
 
 
 def test_this_machine_has_a_meter_or_a_reason_for_each_kind_of_device():

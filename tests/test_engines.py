@@ -12,6 +12,7 @@ from processes import is_running, until
 
 from nnclassroom.notebook import engines
 from nncourse.errors import CourseError
+from nncourse.threads import granted, usable_cores
 
 ROOT = Path(__file__).resolve().parent.parent
 needs_mpi = pytest.mark.skipif(bool(engines.why_not()), reason=engines.why_not() or "-")
@@ -40,6 +41,16 @@ def test_each_rank_s_output_has_its_label(two, capsys):
     ]
     engines.px("--ranks 1", "print('here')")
     assert capsys.readouterr().out == "rank 1: here\n"
+
+
+def test_each_process_begins_with_one_thread_and_may_take_its_share_of_the_cores(two, capsys):
+    two.run(
+        "import numpy as np\nfrom threadpoolctl import threadpool_info\nfrom nncourse import threads\n"
+        "blas = {pool['num_threads'] for pool in threadpool_info() if pool['user_api'] == 'blas'}\n"
+        "print(*blas, threads.granted())"
+    )
+    share = max(1, min(usable_cores() // 2, granted()))
+    assert capsys.readouterr().out.splitlines() == [f"rank {rank}: 1 {share}" for rank in (0, 1)]
 
 
 def test_a_rank_that_fails_is_named_with_its_line_and_the_processes_stay(two, capsys):

@@ -1,6 +1,7 @@
 """The thesis's experiment: its runs, numbers and page, and the whole of it once at tiny size."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -95,6 +96,15 @@ def test_a_run_can_be_repeated_and_says_what_it_took():
     assert json.loads(json.dumps(first)) == first
 
 
+def test_threads_are_those_of_the_plan(tmp_path):
+    assert run_job(TINY, Job(CPU, 16, 0), make_parts(TINY), ALONE, [])["threads"] == 1  # its products are small
+    asked = replace(TINY, threads=3)
+    assert run_job(asked, Job(CPU, 16, 0), make_parts(asked), ALONE, [])["threads"] == 3
+    runs.settle(TINY, tmp_path)
+    with pytest.raises(CourseError, match="threads 0; you said 3"):
+        runs.settle(asked, tmp_path)
+
+
 def test_runs_begin_with_weights_of_their_own_epochs_have_their_own_orders_and_something_is_learnt(monkeypatch):
     seeds, orders, trained, parts = [], [], [], make_parts(TINY)
 
@@ -185,6 +195,17 @@ def test_energy_of_what_is_used_above_idle_and_of_all():
     assert numbers.consumed_by(result("cpu", 1, 128)) is None  # the GPUs' counters say nothing of the CPU
     assert numbers.consumed_by(result("gpu", 1, 128, energies=[])) is None
     assert numbers.consumed_by(result("gpu", 2, 128, gpus=1)) is None  # one of two has a counter
+
+
+def test_no_energy_above_idle_is_told_where_idle_was_not_idle(tmp_path):
+    busy = result("gpu", 1, 128)
+    busy["energies"][0]["idle_watts"] = 250.0  # others computed when it was measured, and now it takes 200 W
+    assert math.isnan(numbers.consumed_by(busy).above_idle)
+    two = [busy, result("gpu", 1, 128, run=2)]
+    assert numbers.rows_of(two, 10, 1000, 100)[0].consumed.above_idle == pytest.approx(13_000)  # of the run that knows
+    page = page_of(tmp_path, [busy])
+    assert not any(number in page.found["td"] for number in ("nan", "-5000"))
+    assert "1 GPU, 128: idle was not idle" in " ".join(page.found["p"])
 
 
 def test_some_steps_are_scaled_up_and_marked():

@@ -40,13 +40,6 @@ def test_times_one_after_the_other_are_one():
     assert neighbours.together([]) == Load()
 
 
-def test_neither_idle_cores_nor_guests_are_work(monkeypatch):
-    work = SimpleNamespace(user=100, nice=20, system=30, irq=6, softirq=7, steal=8)
-    idle = {"idle": 4000, "iowait": 500, "guest": 90, "guest_nice": 1}
-    monkeypatch.setattr(threads.psutil, "cpu_times", lambda: SimpleNamespace(**vars(work), **idle))
-    assert threads.look().machine == sum(vars(work).values())
-
-
 def test_the_work_of_another_process_is_seen():
     before = threads.look()
     code = "import time\nwhile time.process_time() < 1: pass"
@@ -64,7 +57,7 @@ def test_ones_own_work_is_not_that_of_others(monkeypatch):
 def test_a_share_of_the_cores_is_told(monkeypatch):
     assert neighbours.share_in_words(8, 8) == ""
     assert neighbours.share_in_words(64, 4) == "This process may use 4 of the machine's 64 cores."
-    monkeypatch.setattr(os, "sched_getaffinity", lambda which: set(range(16)), raising=False)
+    monkeypatch.setattr(threads, "cores", lambda: set(range(16)))
     assert threads.usable_cores() == 16
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", "2")
     assert threads.usable_cores() == 2
@@ -89,31 +82,61 @@ def test_a_timing_beside_a_busy_process_is_marked(monkeypatch):
         return threads.Look(clock.now, 3.0 * clock.now, 0.5 * clock.now)
 
     monkeypatch.setattr(threads, "look", look)
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(threads, "cores", lambda: set(range(4)))
     table = timing.table(dense, timing.time_kernels(dense, SIZES, ["numpy"]), SIZES)
     assert "others kept 2.5 of 4 cores busy" in str(table)
 
 
-def test_other_users_on_the_gpu_are_told(monkeypatch):
-    runtime = SimpleNamespace(deviceGetPCIBusId=lambda n: "7")
+class NVMLError(Exception):
+    pass
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    """A GPU on which processes 11, 12 and 13 run; 11 is ours. `shares` are what each has used of it lately."""
+    found = SimpleNamespace(shares={}, permitted=True)
+
+    def utilisation(handle, since):
+        if not found.shares:
+            raise NVMLError("not found")
+        return [SimpleNamespace(pid=pid, smUtil=share) for pid, share in found.shares.items()]
+
+    def running(handle):
+        if not found.permitted:
+            raise NVMLError("no permission")
+        return [SimpleNamespace(pid=number) for number in (11, 12, 13)]
+
+    library = SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByPciBusId=lambda bus: bus,
+        nvmlDeviceGetComputeRunningProcesses=running,
+        nvmlDeviceGetProcessUtilization=utilisation,
+    )
+    runtime = SimpleNamespace(deviceGetPCIBusId=lambda n: "7", getDeviceCount=lambda: 1)
     device = SimpleNamespace(Device=lambda: SimpleNamespace(id=0), runtime=runtime)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=device))
+    monkeypatch.setitem(sys.modules, "pynvml", library)
     monkeypatch.setattr(neighbours.devices, "gpu_available", lambda: True)
-    monkeypatch.setattr(neighbours, "_processes_on", lambda place: [11, 12, 13])
     monkeypatch.setattr(neighbours, "_is_mine", lambda number: number == 11)
+    return found
+
+
+def test_other_users_on_the_gpu_are_told_of_and_how_busy_they_keep_it(nvml, monkeypatch):
     said = neighbours.gpu_in_words()
-    assert said.startswith("Shared: 2 of other users' processes") and len(said) <= 80
+    assert said.startswith("Shared: processes of others on this GPU: 2;")
+    nvml.shares = {11: 90, 12: 40, 13: 23}
+    said = neighbours.gpu_in_words()
+    assert "GPU: 2, 63 % busy" in said and len(said) <= 80
     monkeypatch.setattr(neighbours, "_is_mine", lambda number: True)
     assert neighbours.gpu_in_words() == ""
 
 
-def test_nvidia_smi_is_asked_and_may_be_missing(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert neighbours._processes_on("00000000:07:00.0") == []
-    script = tmp_path / "nvidia-smi"
-    script.write_text('#!/bin/sh\n[ "$1" = --id=00000000:07:00.0 ] && echo 41 && echo 42\n')
-    script.chmod(0o755)
-    assert neighbours._processes_on("00000000:07:00.0") == [41, 42]
+def test_nothing_is_told_where_nvml_says_nothing(nvml, monkeypatch):
+    nvml.permitted = False
+    assert neighbours.gpu_in_words() == ""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert neighbours.gpu_in_words() == ""
 
 
 def test_a_process_is_ones_own_or_another_users():

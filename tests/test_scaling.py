@@ -1,5 +1,6 @@
 """What notebook 13 measures and shows: real processes where there is MPI, a simulation in their place, and figures."""
 
+import itertools
 import json
 import os
 import re
@@ -133,6 +134,26 @@ def test_the_example_of_power_has_the_energy_it_says():
     E, _, _ = find("energy_and_edp")["numpy"](t, P, np.zeros(1, np.float32))
     assert E[0] == pytest.approx(nb13.example_joules(10.5), rel=1e-6)
     assert_whole(nb13.plot_power(t, P))
+
+
+def test_fits_follow_the_fastest_of_several_tries(monkeypatch):
+    """A busy machine makes single tries longer, never shorter."""
+    link = Link(1e-3, 1e6)  # of a step: 1 ms, and 1e6 rows a second
+    runs = {rows: [5.0, link.seconds(rows), 3 * link.seconds(rows)] for rows in (100, 1000, 5000)}
+    fitted = nb13.fit_steps(runs)
+    assert (fitted.latency, fitted.bandwidth) == pytest.approx((1e-3, 1e6))
+    tries = itertools.count()
+
+    def seconds(work, *arguments, pick, **options):
+        work()
+        busy = next(tries) // 28 != 1  # of three rounds of 28 the second is quiet
+        return pick([9.0, 2e-3 if busy else 1e-5])
+
+    monkeypatch.setattr(overheads.devices, "to_device", lambda array, device: array)
+    monkeypatch.setattr(overheads.devices, "synchronise", lambda device: None)
+    monkeypatch.setattr(overheads.devices, "seconds", seconds)
+    assert {trip[way] for trip in overheads.transfers() for way in ("there", "back")} == {1e-5}
+    assert next(tries) == 3 * 28
 
 
 def test_energy_by_counters_or_said_not_to_be_measurable(monkeypatch):

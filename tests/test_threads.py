@@ -1,11 +1,20 @@
 """Threads of BLAS: as many as a product and the other programs on the machine leave worth it."""
 
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
 import numpy as np
+import psutil
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from nncourse import threads
-from nncourse.threads import Load, Threads, that_pay
+from nncourse import choose, make_network, threads, train
+from nncourse.errors import CourseError
+from nncourse.model.network import threads_for
+from nncourse.model.training import evaluate
+from nncourse.threads import Load, Look, Threads, granted, that_pay
 
 
 def in_blas() -> int:
@@ -16,16 +25,32 @@ def in_blas() -> int:
 
 @pytest.fixture
 def cores(monkeypatch):
-    """16 cores; others(n) keeps n of them busy."""
+    """16 cores for this process alone; others(n) keeps n of them busy."""
 
     def others(busy: float) -> None:
-        monkeypatch.setattr(threads, "since", lambda before: Load(others=busy * 2.0, seconds=2.0, cores=16))
+        monkeypatch.setattr(threads, "lately", lambda waits: Load(others=busy * 2.0, seconds=2.0, cores=16))
 
-    monkeypatch.setattr(threads, "usable_cores", lambda: 16)
-    monkeypatch.setattr(threads, "TELLS", 0.0)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(threads, "cores", lambda: set(range(16)))
+    for name in ("OMP_NUM_THREADS", "SLURM_CPUS_ON_NODE", *threads.LOCAL):
+        monkeypatch.delenv(name, raising=False)
     others(0)
     return others
+
+
+class Watched:
+    """NumPy's backend; `counts` are the threads of BLAS at each product forward."""
+
+    def __init__(self):
+        self.backend, self.counts = choose("numpy", dense_sgd_epoch="steps"), []
+
+    def __getattr__(self, name):
+        if name == "dense_forward":
+            self.counts.append(in_blas())
+        return getattr(self.backend, name)
+
+
+LARGE = make_network([784, 192, 10])
+X, Y = np.zeros((1024, 784), np.float32), np.zeros((1024, 10), np.float32)  # 308 MFLOP in the first layer
 
 
 @pytest.mark.parametrize(
@@ -34,7 +59,10 @@ def cores(monkeypatch):
         (6.4e6, 16, 4, 1),  # 784-128-10 with batch 32
         (51e6, 16, 4, 2),
         (308e6, 16, 4, 4),  # 784-192-10 with batch 1,024
-        (308e6, 2.9, 4, 2),
+        (float("inf"), 16, 16, 16),
+        (308e6, 2.6, 4, 2),
+        (308e6, 1.9, 4, 2),  # two cores, on which the system has something to do
+        (308e6, 1.5, 4, 1),
         (308e6, 0.0, 4, 1),
         (308e6, -1.5, 4, 1),  # more work than cores
         (308e6, 16, 1, 1),
@@ -51,30 +79,132 @@ def test_a_block_has_its_threads_and_leaves_as_many_as_there_were(cores):
             assert chosen.choose() == in_blas() == 4
             cores(14.0)
             assert chosen.choose() == in_blas() == 2
+            with Threads(1e9, exactly=3) as inner:
+                assert inner.choose() == in_blas() == 3
+            assert in_blas() == 2
         assert in_blas() == 3
         with Threads(1e6) as chosen:
             assert chosen.choose() == in_blas() == 1
-        with Threads(1e6, exactly=2) as chosen:
-            assert chosen.choose() == in_blas() == 2
-        assert in_blas() == 3
+    with pytest.raises(CourseError, match="at least 1 thread"):
+        Threads(1e9, exactly=0)
 
 
-def test_no_more_than_the_environment_grants(cores, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    with Threads(1e9) as chosen:
-        assert chosen.choose() == 2
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(threads, "since", None)  # not looked for
-    with Threads(1e9) as chosen:
-        assert chosen.choose() == 1
+@pytest.mark.parametrize(
+    ("environment", "most"),
+    [
+        ({}, 16),
+        ({"OMP_NUM_THREADS": "2"}, 2),
+        ({"OMP_NUM_THREADS": "99"}, 16),
+        ({"MPI_LOCALNRANKS": "4"}, 4),
+        ({"MPI_LOCALNRANKS": "4", "OMP_NUM_THREADS": "16"}, 4),
+        ({"MPI_LOCALNRANKS": "32"}, 1),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 8),
+        ({"SLURM_STEP_TASKS_PER_NODE": "8(x2)", "SLURM_CPUS_ON_NODE": "16"}, 2),
+        ({"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_CPUS_ON_NODE": "64"}, 16),  # srun gave these 16 to this one alone
+        ({"SLURM_CPUS_ON_NODE": "2"}, 2),
+    ],
+)
+def test_a_process_of_a_group_has_its_share_of_the_cores(cores, monkeypatch, environment, most):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert granted() == most
 
 
-def test_only_the_first_choice_waits_until_the_clock_of_work_can_tell(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    slept = []
-    monkeypatch.setattr(threads, "since", lambda before: Load(0.0, 1.0, 16))
-    monkeypatch.setattr(threads.time, "sleep", slept.append)
-    with Threads(1e9) as chosen:
-        counts = [chosen.choose(), chosen.choose()]
-    assert len(slept) == 1 and 0 < slept[0] <= threads.TELLS and counts[0] == counts[1]
-    assert 1 <= counts[0] <= threads.usable_cores()
+@pytest.mark.parametrize(("processes", "count"), [(1, 4), (4, 4), (8, 2), (16, 1)])
+def test_training_in_a_process_of_a_group(cores, monkeypatch, processes, count):
+    monkeypatch.setenv("MPI_LOCALNRANKS", str(processes))
+    history = train(LARGE.on(choose("numpy")), X, Y, choose("numpy"), epochs=1, batch_size=1024)
+    assert history.threads == count
+
+
+def test_training_predicting_and_evaluating_choose_alike(cores):
+    def counts(work) -> set[int]:
+        watched = Watched()
+        work(watched)
+        return set(watched.counts)
+
+    network = LARGE.on(choose("numpy"))
+    works = (
+        lambda backend, **options: network.predict(X, backend, **options),
+        lambda backend, **options: evaluate(network, X, Y, backend, **options),
+    )
+    for work in works:
+        assert counts(work) == {4}
+        assert counts(lambda backend, work=work: work(backend, threads=2)) == {2}
+    trained = counts(lambda backend: train(network, X, Y, backend, epochs=1, batch_size=1024, threads=2))
+    assert trained == {1, 2}  # one where a step is only tried
+    cores(16.0)
+    assert [counts(work) for work in works] == [{1}, {1}]
+    assert threads_for(network, 1024, SimpleNamespace(device="gpu")).most == 1
+
+
+def test_threads_that_are_asked_for_are_in_the_history(cores):
+    small = make_network([4, 3, 2])
+    rows = np.zeros((8, 4), np.float32), np.zeros((8, 2), np.float32)
+    assert train(small, *rows, choose("numpy"), epochs=1).threads == 1
+    assert train(small, *rows, choose("numpy"), epochs=1, threads=3).threads == 3
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A clock, the seconds slept, and two cores on which others work for `others` core-seconds a second."""
+    now = SimpleNamespace(clock=50.0, others=0.0, done=0.0, slept=[])
+
+    def go_on(seconds: float) -> None:
+        now.clock += seconds
+        now.done += now.others * seconds
+
+    def sleep(seconds: float) -> None:
+        now.slept.append(seconds)
+        go_on(seconds)
+
+    now.go_on = go_on
+    monkeypatch.setattr(threads, "cores", lambda: {0, 1})
+    monkeypatch.setattr(threads, "look", lambda: Look(now.clock, now.done, 0.0))
+    monkeypatch.setattr(threads, "time", SimpleNamespace(perf_counter=lambda: now.clock, sleep=sleep))
+    threads._recent.cache_clear()
+    yield now
+    threads._recent.cache_clear()
+
+
+def test_the_load_is_that_of_the_last_moments_and_only_the_first_look_waits(machine):
+    assert threads.lately(waits=False) is None and not machine.slept
+    machine.others = 1.5
+    assert threads.lately() == pytest.approx((0.15, 0.1, 2)) and machine.slept == [pytest.approx(0.1)]
+    machine.others = 0.5
+    machine.go_on(0.05)
+    assert threads.lately().others == pytest.approx(0.15)  # too soon for another
+    machine.go_on(0.95)
+    assert threads.lately(waits=False) == pytest.approx((0.5, 1.0, 2)) and len(machine.slept) == 1
+    machine.go_on(60.0)
+    assert threads.lately(waits=False) is None  # an old look says nothing of now
+    assert threads.lately() == pytest.approx((0.05, 0.1, 2)) and len(machine.slept) == 2
+
+
+def test_the_load_is_that_of_the_cores_that_this_process_may_use(monkeypatch):
+    def core(user: float) -> SimpleNamespace:
+        times = {"user": user, "nice": 20, "system": 30, "irq": 6, "softirq": 7, "steal": 8}
+        return SimpleNamespace(**times, idle=4000, iowait=500, guest=90, guest_nice=1)
+
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: [core(100), core(1000), core(10_000)])
+    monkeypatch.setattr(threads, "cores", lambda: {0, 2})
+    assert threads.look().machine == 100 + 10_000 + 2 * 71  # neither idle time, nor the guests' twice
+    monkeypatch.setattr(threads, "cores", lambda: {6, 7})  # a container may number its cores anew
+    assert threads.look().machine == 11_100 + 3 * 71
+
+
+COUNT = """
+import numpy
+from threadpoolctl import threadpool_info
+numpy.ones((2, 2)) @ numpy.ones((2, 2))
+print(*{pool["num_threads"] for pool in threadpool_info()}, flush=True)
+"""
+CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+
+
+@pytest.mark.parametrize("before", ["", "import numpy\n"])
+def test_all_begins_with_one_thread_and_so_do_processes_that_are_started(before):
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-c", f"{before}import nnclassroom\n{COUNT}\n{CHILD}", COUNT]
+    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    assert said.split() == ["1", "1"]

@@ -1,5 +1,8 @@
 """The timing table: what is in it, not how fast anything is."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -11,7 +14,7 @@ from nnclassroom import timing
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.judge import check
 from nnclassroom.timing import pytorch
-from nncourse import device
+from nncourse import device, threads
 from nncourse.catalogue import epochs, operations
 from nncourse.errors import CourseError
 
@@ -42,24 +45,48 @@ def test_a_real_measurement():
             assert row.seconds is None and row.limit is None and row.note
 
 
-def test_work_that_threads_share_is_timed_with_one_thread_too_and_other_work_once():
-    """Where other processes keep the cores busy, one thread is faster."""
+def test_work_that_threads_share_is_timed_with_several_too_where_cores_are_idle(monkeypatch):
     threads_of = []
 
-    def shared() -> float:
+    def alone() -> None:
+        _compute()
+        threads_of.append(max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"))
+
+    def shared() -> None:
         helper = threading.Thread(target=_compute)
         helper.start()
         helper.join()
-        return alone()
+        alone()
 
-    def alone() -> float:
-        _compute()
-        threads_of.append({pool["num_threads"] for pool in threadpool_info()})
-        return (2.0, 0.5)[len(threads_of) - 1]
+    def counts(work, busy: float) -> list[int]:
+        monkeypatch.setattr(threads, "lately", lambda waits: threads.Load(busy, 1.0, 3))
+        threads_of.clear()
+        device.seconds(work, enough=1e-3, repeats=1)
+        return list(threads_of)
 
-    assert device.best_over_threads(shared) == 0.5 and threads_of[1] == {1}
-    threads_of.clear()
-    assert device.best_over_threads(alone) == 2.0 and len(threads_of) == 1
+    monkeypatch.setattr(threads, "cores", lambda: {0, 1, 2})
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert counts(shared, busy=0.1) == [1, 1, 3, 3]
+    assert counts(shared, busy=2.5) == [1, 1]
+    assert counts(alone, busy=0.1) == [1, 1, 3]  # the third call shows that no other thread helps
+
+
+PRODUCT = """
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.judge import answer, check
+operation = find("dense_forward")
+case = check.random_case(operation, {"batch": 400, "n_in": 784, "n_out": 300})
+text = "def dense_forward(A, W, b):\\n    return A @ W.T + b\\n"
+print(answer.seconds_of_text(operation, "numpy", text, case.arguments, 20.0))
+"""
+
+
+def test_an_answer_is_timed_with_several_threads_where_it_may_have_them():
+    """Its process may look at the load of the machine, whatever else is closed to it."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    command = [sys.executable, "-c", PRODUCT]
+    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    assert float(said.split()[-1]) > 0
 
 
 def _compute() -> None:
@@ -200,7 +227,6 @@ def test_a_kernel_on_the_gpu_has_a_line_for_the_transfers(gpu):
     assert "to the GPU" in rows["transfers"].note and rows["transfers"].seconds > 0
 
 
-def test_a_slow_call_that_compiles_nothing_is_made_once(monkeypatch):
-    monkeypatch.setattr(device, "best_over_threads", lambda measure: measure())  # others' threads may be at work
+def test_a_slow_call_that_compiles_nothing_is_made_once():
     calls = []
     assert device.seconds(lambda: calls.append(sum(range(10**6))), slow=1e-3) > 0 and len(calls) == 1

@@ -5,7 +5,7 @@ import functools
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from nnclassroom.arguments import PROGRAM, number, whole
+from nnclassroom.arguments import PROGRAM, THREADS, number, whole
 from nncourse.errors import CourseError
 
 
@@ -43,6 +43,7 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="WAY",
         help="images to the device: all, before (default), or batch by batch: batch",
     )
+    add("--threads", type=whole, default=0, help=THREADS)
     add("--pause", type=number, default=0.0, metavar="SECONDS", help="between two runs (default 0)")
     add(
         "--patience",
@@ -67,7 +68,8 @@ def run(options: Namespace) -> int:
     height, _, width = options.size.partition("x")
     if not (height.isdecimal() and width.isdecimal() and len(options.size) < 12):
         raise CourseError(f"wanted --size HEIGHTxWIDTH, such as 148x197; got {options.size!r}")
-    names = "network", "runs", "epochs", "batch_size", "learning_rate", "images", "seed", "cpu_steps", "send", "pause"
+    names = "network", "runs", "epochs", "batch_size", "learning_rate", "images", "seed", "cpu_steps"
+    names += "send", "pause", "threads"
     sides = {"height": int(height), "width": int(width)}
     plan = experiment.Plan(**{name: getattr(options, name) for name in names}, **sides)
     wanted = experiment.parsed_devices(options.devices)

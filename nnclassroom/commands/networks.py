@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nnclassroom.arguments import PROGRAM, number, whole
+from nnclassroom.arguments import PROGRAM, THREADS, number, whole
 
 if TYPE_CHECKING:
     from nncourse.backend import Backend
@@ -26,6 +26,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--backend", default="numpy", help="loops, numpy, numba, cupy or cuda (default numpy)")
     parser.add_argument("--use", action="append", default=[], metavar="OPERATION=KERNEL", help="dense_forward=tiled, …")
     parser.add_argument("--mine", action="store_true", help="take your own kept kernels where there are some")
+    parser.add_argument("--threads", type=whole, metavar="N", help=THREADS)
     parser.add_argument("-v", "--verbose", action="store_true", help="show progress and the kernels that are used")
     parser.add_argument(
         "--processes", type=whole, metavar="K", help="so many share each batch, by MPI (default 1, or srun's number)"

@@ -25,12 +25,11 @@ def test(options: Namespace, heart) -> int:
     load = functools.partial(datasets.load, options.dataset, inputs=sizes[0], outputs=sizes[-1], part=part)
     group, data = networks.joined(backend.device, heart, load)
     X = model.scaled(data.samples_for(model.network.input_shape))
-    M = metrics.confusion(model.network, X, data.Y, backend, group)
+    M = metrics.confusion(model.network, X, data.Y, backend, group, options.threads)
     networks.say_backend(backend, options)
     there = model.network.on(backend)
-    cost = evaluate(
-        there, backend.to_device(X), backend.to_device(data.Y), backend, group, heart.works if heart else None
-    )
+    there_too = backend.to_device(X), backend.to_device(data.Y)
+    cost = evaluate(there, *there_too, backend, group, heart.works if heart else None, options.threads)
     if heart:
         heart.rests()
     print(f"{data.name}: {len(X)} samples, network {model.network.in_words}, cost {cost:.6g}")

@@ -46,6 +46,7 @@ def train(options: Namespace, heart) -> int:
     """Train and save; the exit status."""
     from nncourse import datasets, device
     from nncourse.model import files, metrics, training
+    from nncourse.model.network import threads_for
     from nncourse.model.optimizers import make_schedule
 
     resumed = files.load(options.resume) if options.resume else None
@@ -77,10 +78,13 @@ def train(options: Namespace, heart) -> int:
         from nncourse.parallel.launch import member
 
         print(member.in_words(group, steps["batch_size"]))
+    taken = threads_for(network, steps["batch_size"] / group.size, backend, options.threads)
+    if backend.device == "cpu":
+        print(f"threads: {taken}")
     X, before = model.scaled(X), _count_of("epochs", resumed)
     held = (model.scaled(held_out.samples_for(network.input_shape)), held_out.Y) if held_out else None
     more = {"validation": held, "epochs_done": before, "progress": options.verbose, "group": group}
-    more["synchronise"] = bool(network.statistics)
+    more |= {"synchronise": bool(network.statistics), "threads": options.threads}
     more |= {"on_rows": heart.works} if heart else {}
     how = steps | {"schedule": schedule, "optimizer": optimizer} | more
     history = training.train(network, X, data.Y, backend, epochs=options.epochs, **how)
@@ -95,6 +99,7 @@ def train(options: Namespace, heart) -> int:
         **steps,
         "backend": backend.name,
         "processes": group.size,
+        "threads": history.threads,
         "machine": device.describe(backend.device),
         "versions": device.versions(),
     }
@@ -105,10 +110,11 @@ def train(options: Namespace, heart) -> int:
         files.save(model, options.model)
     if history.epochs:
         last = history.epochs[-1]
+        by = f" by {history.threads} threads" if history.threads > 1 else ""
         on_held_out = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
-        print(f"cost {last.cost:.6g} after epoch {last.number}{on_held_out}; {history.seconds:.2f} s of training")
+        print(f"cost {last.cost:.6g} after epoch {last.number}{on_held_out}; {history.seconds:.2f} s of training{by}")
     if group.size == 1 or not history.interrupted:  # else the others are waiting elsewhere
-        M = metrics.confusion(network, X, data.Y, backend, group)
+        M = metrics.confusion(network, X, data.Y, backend, group, options.threads)
         print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
     print(f"model: {options.model}")
     return 130 if history.interrupted else 1 if history.stopped else 0

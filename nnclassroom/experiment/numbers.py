@@ -1,5 +1,6 @@
 """Results of an experiment: speedup, efficiency, Amdahl's p, energy and EDP; and the thesis's own results."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ THESIS = (
 class Consumed:
     """The energy of one run in joules and its EDP, energy times time: of the devices that it used, and of all.
 
-    `above_idle` leaves out the energy that the used devices would take while idle.
+    `above_idle` leaves out the energy that the used devices would take while idle; NaN if that is not known.
     """
 
     used: float
@@ -122,14 +123,16 @@ def consumed_by(result: Result) -> Consumed | None:
     counters = sum(each.kind == result["kind"] for each in used)
     if counters < max(1, gpus):
         return None
-    above, seconds = sum(each.above_idle or 0.0 for each in used), used[0].seconds
+    above = sum(math.nan if each.above_idle is None else each.above_idle for each in used)
+    seconds = used[0].seconds
     joules, whole = sum(each.joules for each in used), sum(each.joules for each in energies)
     return Consumed(joules, above, whole, edp(used), above * seconds, edp(energies))
 
 
 def _medians(found: Sequence[Consumed]) -> Consumed:
-    names = Consumed.__dataclass_fields__
-    return Consumed(**{name: statistics.median(getattr(each, name) for each in found) for name in names})
+    values = {name: [getattr(each, name) for each in found] for name in Consumed.__dataclass_fields__}
+    known = {name: [value for value in each if not math.isnan(value)] for name, each in values.items()}
+    return Consumed(**{name: statistics.median(each or [math.nan]) for name, each in known.items()})
 
 
 def base_of(rows: Sequence[Row]) -> Row | None:

@@ -1,6 +1,7 @@
 """The page of the thesis's experiment: tables and figures of the runs, and the thesis's own numbers."""
 
 import datetime
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from nnclassroom.formats import duration
 from nnclassroom.pages import document, image, paragraphs, table
 from nnclassroom.recorded_words import in_words
 from nncourse.errors import write_atomically
+from nncourse.parallel.energy import NOT_IDLE
 
 EDPS = ("edp_used", "edp_above_idle", "edp_all")  # fields of numbers.Consumed
 EACH = 8  # most devices in a figure of the power
@@ -139,8 +141,10 @@ def energy(rows: Sequence[Row], base: Row | None, results: Sequence[Result]) -> 
         ratios = ["–"] * 3
         if reference:
             pairs = [(getattr(found, name), getattr(reference, name)) for name in EDPS]
-            ratios = [f"{ours / theirs:.3g}" if theirs > 0 else "–" for ours, theirs in pairs]
-        joules = [f"{value:.4g}" for value in (found.used, found.above_idle, found.all)]
+            ratios = [f"{ours / theirs:.3g}" if ours > 0 and theirs > 0 else "–" for ours, theirs in pairs]
+        joules = [f"{value:.4g}" if value > 0 else "–" for value in (found.used, found.above_idle, found.all)]
+        if math.isnan(found.above_idle):
+            notes.append(f"{row.label}: {NOT_IDLE}.")
         lines.append([row.label, *joules, *ratios])
         if not row.trusted:
             notes.append(f"{row.label}: shorter than 2 s, in which a counter is renewed too seldom to be trusted.")

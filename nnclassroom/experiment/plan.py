@@ -25,10 +25,9 @@ from nncourse.group import Group, total
 from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import WAYS, HostSamples, bytes_on_device, placed
-from nncourse.model.network import Network, flops, make_network
+from nncourse.model.network import Network, make_network, threads_for
 from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.parallel.energy import LEAST, Meter, idle_power, measured
-from nncourse.threads import Threads
 
 NETWORKS = "resnet34", "resnet18", "small"
 VALIDATION, TEST = 0.02, 0.13  # of each class: of 9,000 images 180 and 1,170, which leaves 7,650
@@ -50,12 +49,13 @@ class Plan:
     cpu_steps: int = 3  # the CPU trains only so many steps; 0: all, as the GPUs do
     send: str = "all"
     pause: float = 0.0  # seconds between two runs
+    threads: int = 0  # of BLAS on the CPU, in each process; 0: as many as pay
 
     def __post_init__(self) -> None:
         refuse_unknown("a network", self.network, NETWORKS)
         refuse_unknown("a way to send samples", self.send, WAYS)
         ones = dict.fromkeys(("runs", "epochs", "batch_size", "height", "width"), 1)
-        for name, number in (ones | {"images": 3, "seed": 0, "cpu_steps": 0}).items():
+        for name, number in (ones | {"images": 3, "seed": 0, "cpu_steps": 0, "threads": 0}).items():
             if (got := getattr(self, name)) < number:
                 raise CourseError(f"wanted at least {number} for {name.replace('_', ' ')}; got {got}")
         if not 0 < self.learning_rate < math.inf:
@@ -227,10 +227,9 @@ def run_job(
     epochs = 1 if partial else plan.epochs
     seconds: dict[str, list[float]] = {"train": [], "validation": [], "test": []}
     accuracies = []
-    work = job.batch / group.size * max(flops(network)) if backend.device == "cpu" else 0
     with (
         measured(meters, idle) as found,
-        Threads(work) as blas,
+        threads_for(network, job.batch / group.size, backend, plan.threads or None) as blas,
         tqdm(total=epochs, unit="epoch", desc=job.name, disable=None if progress else True, leave=False) as bar,
     ):
         for epoch in range(1, epochs + 1):
@@ -255,6 +254,7 @@ def run_job(
         "batch": job.batch,
         "run": job.number + 1,
         "partial": partial,
+        "threads": blas.count,
         "epochs": epochs,
         "steps_an_epoch": steps,
         "images_an_epoch": rows,

@@ -126,9 +126,9 @@ def medians(runs: Runs) -> dict[int, float]:
 
 
 def fit_steps(runs: Runs) -> Link:
-    """Fit seconds of a step = `latency` + rows / `bandwidth`: its fixed cost, and rows per second."""
-    middle = medians(runs)
-    return fit_link(list(middle), list(middle.values()))
+    """Fit seconds of a step = `latency` + rows / `bandwidth`, to the shortest: its fixed cost, and rows per second."""
+    shortest = {size: min(seconds) for size, seconds in runs.items()}
+    return fit_link(list(shortest), list(shortest.values()))
 
 
 def own_energy(work: Callable[[], object], least: float = energy.LEAST) -> list[str]:

@@ -53,7 +53,7 @@ def prefix() -> tuple[str, ...]:
 def of_process(on_gpu: bool, judged: bool) -> dict[str, Any]:
     """What the process is told: the folders that it may read and write, and those that it must not see."""
     hidden = HIDDEN if judged else []
-    readable = [*visible(hidden), *([] if judged else ["/proc/self", *sys.path])]
+    readable = [*visible(hidden), *([] if judged else ["/proc/self", "/proc/stat", *sys.path])]
     said: dict[str, Any] = {"confined": confined(), "judged": judged, "course": PACKAGES, "argv": ARGV}
     said |= {"hidden": [str(path) for path in hidden], "writable": ["/dev/null"]}
     if on_gpu:

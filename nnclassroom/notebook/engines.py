@@ -161,7 +161,7 @@ class Engines:
                 client = self._cluster.connect_client_sync()
                 client.wait_for_engines(self.count, timeout=STARTS, interactive=False)  # no progress bar as a widget
                 controller = [number for number in [getattr(self._cluster.controller, "pid", None)] if number]
-                about = os.getpid(), controller, os.getcwd(), list(sys.path), self._folder.name, self.count
+                about = os.getpid(), controller, os.getcwd(), list(sys.path), self._folder.name
                 every = client[:].apply_async(_joins, *about)
                 ranks = every.get(STARTS)
         except Exception as error:
@@ -287,8 +287,8 @@ def _quiet():
 # ---- what runs in the engines
 
 
-def _joins(notebook: int, others: list[int], folder: str, path: list[str], traces: str, count: int) -> int:
-    """Let this engine, one of `count`, and the processes `others` end with the notebook. Returns the engine's rank."""
+def _joins(notebook: int, others: list[int], folder: str, path: list[str], traces: str) -> int:
+    """Let this engine and the processes `others` end with the notebook. Returns the engine's rank."""
     import asyncio
     import contextlib
     import faulthandler
@@ -318,14 +318,10 @@ def _joins(notebook: int, others: list[int], folder: str, path: list[str], trace
         threading.Thread(target=watch, daemon=True).start()
     os.chdir(folder)
     sys.path[:] = [each for each in path if each not in sys.path] + sys.path
-    from nncourse import threads
-
-    os.environ["OMP_NUM_THREADS"] = str(max(1, threads.usable_cores() // count))
-    threads.limit(1)
-    from mpi4py import MPI
-
     from nncourse.parallel.launch.guard import unlink_shared_memory
+    from nncourse.parallel.mpi import mpi
 
+    MPI = mpi()
     MPI.COMM_WORLD.Barrier()  # after it all have opened the shared memory
     unlink_shared_memory()
     kernel = asyncio.get_running_loop()

@@ -7,14 +7,17 @@ print(neighbours.in_words(meanwhile))      # "" if the others did too little to 
 """
 
 import os
-import subprocess
-from collections.abc import Iterable
+import time
+from collections.abc import Container, Iterable
+from typing import Any
 
 import psutil
 
 from nncourse import device as devices
+from nncourse.parallel.energy import gpu_handles
 from nncourse.threads import TELLS, Load, usable_cores
 
+LATELY = 5.0  # seconds
 MATTERS = 0.5, 0.1  # load that is reported: at least so many cores, and this share of all cores
 
 
@@ -42,24 +45,37 @@ def share_in_words(cores: int | None = None, usable: int | None = None) -> str:
 
 
 def gpu_in_words() -> str:
-    """A sentence if other users' processes run on this process's GPU, else ""."""
+    """A sentence if other users' processes are on this process's GPU, as NVML (nvidia-ml-py) has it; else ""."""
     if not devices.gpu_available():
+        return ""
+    try:
+        import pynvml
+    except ImportError:
         return ""
     import cupy
 
-    place = cupy.cuda.runtime.deviceGetPCIBusId(cupy.cuda.Device().id)
-    others = sum(not _is_mine(number) for number in _processes_on(place))
-    return f"Shared: {others} of other users' processes are on this GPU; times may be too long." if others else ""
-
-
-def _processes_on(place: str) -> list[int]:
-    """The numbers of the processes that compute on the GPU at this PCI bus id, as nvidia-smi lists them."""
-    command = ["nvidia-smi", f"--id={place}", "--query-compute-apps=pid", "--format=csv,noheader"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=5)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [int(line) for line in answer.stdout.split() if line.isdigit()] if answer.returncode == 0 else []
+        pynvml.nvmlInit()
+        handle = gpu_handles(pynvml)[cupy.cuda.Device().id]
+        running = [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+        others = {number for number in running if not _is_mine(number)}
+        busy = _busy(pynvml, handle, others)
+    except pynvml.NVMLError:
+        return ""
+    if not others:
+        return ""
+    used = f", {busy} % busy" if busy else ""
+    return f"Shared: processes of others on this GPU: {len(others)}{used}; times may be too long."
+
+
+def _busy(pynvml: Any, handle: Any, processes: Container[int]) -> int:
+    """The per cent of the last seconds in which these processes computed on the GPU; 0 if that is not known."""
+    try:
+        samples = pynvml.nvmlDeviceGetProcessUtilization(handle, int(1e6 * (time.time() - LATELY)))
+    except pynvml.NVMLError:  # none has computed, or this GPU does not count it
+        return 0
+    latest = {each.pid: each.smUtil for each in samples if each.pid in processes}
+    return min(100, sum(latest.values()))
 
 
 def _is_mine(number: int) -> bool:

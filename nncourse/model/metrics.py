@@ -13,7 +13,9 @@ from nncourse.kernels import confusion as counting
 from nncourse.model.network import Network
 
 
-def confusion(network: Network, X: Array, Y: Array, backend: Calls, group: Group = ALONE) -> np.ndarray:
+def confusion(
+    network: Network, X: Array, Y: Array, backend: Calls, group: Group = ALONE, threads: int | None = None
+) -> np.ndarray:
     """The confusion matrix of a network on samples X with targets Y, counted by the backend's kernel.
 
     Every member of a group counts its own rows and gets the sum.
@@ -22,7 +24,7 @@ def confusion(network: Network, X: Array, Y: Array, backend: Calls, group: Group
     own = shard(len(X), group.rank, group.size)
     counts = np.zeros((classes, classes), np.int64)
     if own.start < own.stop:
-        predictions = predicted_classes(network.predict(X[own], backend))
+        predictions = predicted_classes(network.predict(X[own], backend, threads))
         labels = predicted_classes(backend.to_device(Y[own]))
         counts += devices.to_device(backend.confusion_matrix(labels, predictions, classes), "cpu")
     return total(counts.ravel(), group).reshape(counts.shape)

@@ -35,6 +35,7 @@ from nncourse.model.layers import (
     views,
 )
 from nncourse.model.optimizers import SGD, Optimizer
+from nncourse.threads import Threads
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
@@ -182,14 +183,21 @@ class Network(LayerSequence):
         vectors = (backend.to_device(vector.copy()) for vector in (self.flat_parameters, self.flat_statistics))
         return Network(self.layers, self.cost, self.input_shape, *vectors)
 
-    def predict(self, X: Array, backend: Calls) -> Array:
-        """The outputs for samples X (batch, …), on the backend's device; parameters and X are copied there."""
+    def predict(self, X: Array, backend: Calls, threads: int | None = None) -> Array:
+        """The outputs for samples X (batch, …), on the backend's device; parameters and X are copied there.
+
+        threads: of BLAS on the CPU; by default as many as pay.
+        """
         there, X, shape = self.on(backend), backend.to_device(X), self.input_shape
         if X.shape[1:] != shape:
             wanted = f"of {shape[0]} numbers, a row each" if len(shape) == 1 else f"of shape {shape}"
             raise CourseError(f"wanted samples {wanted}; got an array of shape {X.shape}")
         rows = there.rows_at_once
-        parts = [there.outputs(X[start : start + rows], backend).A for start in range(0, len(X), rows)]
+        parts = []
+        with threads_for(there, min(len(X), rows), backend, threads) as blas:
+            for start in range(0, len(X), rows):
+                blas.choose(waits=False)
+                parts.append(there.outputs(X[start : start + rows], backend).A)
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.outputs(X, backend).A
 
     def outputs(self, X: Array, backend: Calls) -> Forward:
@@ -337,6 +345,11 @@ def flops(network: Network) -> list[int]:
         weights = sum(array.size for array in layer.parameters if array.ndim > 1)
         costs.append(2 * weights * prod(shape[1:]) + prod(shape))
     return costs
+
+
+def threads_for(network: Network, rows: float, backend: Calls, exactly: int | None = None) -> Threads:
+    """The threads of BLAS for batches of so many rows; one where a GPU computes."""
+    return Threads(rows * max(flops(network), default=0) if backend.device == "cpu" else 0.0, exactly)
 
 
 def backpropagation(

@@ -18,9 +18,8 @@ from nncourse.group import ALONE, Group, shard, shard_sizes, total
 from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_turn
-from nncourse.model.network import Network, cost_of, flops, training_step
+from nncourse.model.network import Network, cost_of, threads_for, training_step
 from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
-from nncourse.threads import Threads
 
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
 FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
@@ -103,6 +102,8 @@ def train(
         to shares. All members get the same parameters, to rounding those of one device.
     synchronise: layers with statistics of the batch compute them over the group, otherwise each member over its shard.
     on_rows: is called with the number of rows that this member computes next.
+    threads: of BLAS on the CPU, for each member; by default as many as pay, chosen anew for each epoch. One thread and
+        several may differ in the last bits of a product.
 
     Returns the costs and seconds of each epoch. Training ends early if the cost is no longer finite, and on Ctrl-C.
     Then the network keeps the best parameters so far, by the validation cost if there is one. A member that is
@@ -140,10 +141,9 @@ def train(
     begin_alike(there, group)
     best, best_cost = _snapshot(there, optimizer), math.inf
     progress = progress and group.rank == 0
-    work = batch_size / group.size * max(flops(there), default=0) if backend.device == "cpu" else 0
     try:
         with (
-            Threads(work, threads) as blas,
+            threads_for(there, batch_size / group.size, backend, threads) as blas,
             tqdm(numbers, total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar,
         ):
             if group.size == 1:
@@ -165,9 +165,11 @@ def train(
                 )
                 devices.synchronise(backend.device)
                 seconds = time.perf_counter() - start
-                cost = evaluate(there, X, Y, backend, group, on_rows)
+                cost = evaluate(there, X, Y, backend, group, on_rows, blas.count)
                 validation_cost = (
-                    evaluate(there, X_validation, Y_validation, backend, group, on_rows) if validation else None
+                    evaluate(there, X_validation, Y_validation, backend, group, on_rows, blas.count)
+                    if validation
+                    else None
                 )
                 epoch = Epoch(number, cost, validation_cost, seconds)
                 history.epochs.append(epoch)
@@ -201,22 +203,26 @@ def evaluate(
     backend: Calls,
     group: Group = ALONE,
     on_rows: Callable[[int], None] | None = None,
+    threads: int | None = None,
 ) -> float:
     """The cost of all samples, computed for some thousand at a time.
 
     X, Y: samples (n, …) and targets (n, n_out), on the backend's device, where the network is too.
     group: every member holds all samples, computes the costs of its shard, and gets the mean over all.
     on_rows: is called with the number of rows that this member computes next.
+    threads: of BLAS on the CPU; by default as many as pay.
 
     >>> X, Y = np.zeros((5, 4), np.float32), np.ones((5, 1), np.float32)
     >>> evaluate(make_network([4, 1]), X, Y, choose("numpy"))  # each output is sigmoid(0): ½ (½ − 1)²
     0.125
     """
     cost = 0.0
-    for piece in own_pieces(len(X), network.rows_at_once, group, on_rows):
-        rows, targets = X[piece], Y[piece]
-        last = network.outputs(rows, backend)
-        cost += cost_of(network, [last.Z], [last.A], targets, backend) * len(rows)
+    with threads_for(network, min(len(X) / group.size, network.rows_at_once), backend, threads) as blas:
+        for piece in own_pieces(len(X), network.rows_at_once, group, on_rows):
+            blas.choose(waits=False)
+            rows, targets = X[piece], Y[piece]
+            last = network.outputs(rows, backend)
+            cost += cost_of(network, [last.Z], [last.A], targets, backend) * len(rows)
     return float(total(np.array([cost]), group)[0]) / len(X)
 
 

@@ -14,6 +14,7 @@ A counter is updated every 20 to 100 ms only: short work has to be repeated for 
 """
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +23,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nncourse import threads
 from nncourse.errors import CourseError, reason_of
 
 LEAST = 2.0  # seconds of work, so that an update of a counter is at most 5 % of it
 EVERY = 0.5  # seconds between two readings: with less a figure would show the counter's updates
 POWERCAP = Path("/sys/class/powercap")
 NOWHERE = "not measurable here"
+BUSY = 0.1  # share of a device in use above which it is not idle
+NOT_IDLE = "idle was not idle: others computed when it was measured"
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,15 @@ class Meter:
     read: Callable[[], float]
     range: float = 0.0
     number: int = 0  # of the device among those of its kind, as CUDA counts them
+    in_use: Callable[[], float] = lambda: 0.0  # a GPU's: the share of the last second in which anybody computed
 
 
 @dataclass(frozen=True)
 class Energy:
-    """The energy of one device in some time. `idle_watts` is its power while nothing runs, None if unknown."""
+    """The energy of one device in some time.
+
+    `idle_watts` is its power while nothing runs: None if unknown, NaN if others computed when it was measured.
+    """
 
     name: str
     kind: str
@@ -58,11 +66,18 @@ class Energy:
 
     @property
     def above_idle(self) -> float | None:
-        """The joules without those that the device would have taken while idle."""
-        return None if self.idle_watts is None else self.joules - self.idle_watts * self.seconds
+        """The joules without those that the device would have taken while idle; None if unknown."""
+        return self.joules - self.idle_watts * self.seconds if self.idle_watts is not None and self.was_idle else None
+
+    @property
+    def was_idle(self) -> bool:
+        """False if others computed when the idle power was measured: so, too, where that is more than the power."""
+        return self.idle_watts is None or self.idle_watts <= self.watts
 
     def __str__(self) -> str:
         said = f"{self.name}: {self.joules:.4g} J in {self.seconds:.3g} s ({self.watts:.3g} W)"
+        if not self.was_idle:
+            return f"{said}; {NOT_IDLE}"
         return said + ("" if self.above_idle is None else f", {self.above_idle:.4g} J above idle")
 
 
@@ -148,10 +163,14 @@ def measured(
 def idle_power(
     meters: Sequence[Meter], seconds: float = LEAST, sleep: Callable[[float], None] = time.sleep, **options: Any
 ) -> list[float]:
-    """The watts of each meter while this process sleeps. Nothing else should run on the devices meanwhile."""
+    """The watts of each meter while this process sleeps; NaN for a device on which others compute meanwhile."""
+    before = threads.look()
     with measured(meters, **options) as found:
         sleep(seconds)
-    return [energy.watts for energy in found.energies]
+    load = threads.since(before)
+    of_cores = load.others / load.seconds / load.cores
+    in_use = [of_cores if meter.kind == "cpu" else meter.in_use() for meter in meters]
+    return [math.nan if used > BUSY else each.watts for each, used in zip(found.energies, in_use, strict=True)]
 
 
 def energy_of(
@@ -195,19 +214,20 @@ def gpu_meters() -> tuple[list[Meter], str]:
         return [], f"energy of GPUs: {NOWHERE}, since nvidia-ml-py is not installed"
     try:
         pynvml.nvmlInit()
-        handles = _handles(pynvml)
+        handles = gpu_handles(pynvml)
         for handle in handles:
             pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
     except pynvml.NVMLError as error:
         return [], f"energy of GPUs: {NOWHERE} ({error})"
     meters = [
-        Meter(f"GPU {number}, {_text(pynvml.nvmlDeviceGetName(handle))}", "gpu", _counter(pynvml, handle), 0.0, number)
+        Meter(name, "gpu", _counter(pynvml, handle), 0.0, number, _use(pynvml, handle))
         for number, handle in enumerate(handles)
+        for name in [f"GPU {number}, {_text(pynvml.nvmlDeviceGetName(handle))}"]
     ]
     return meters, "" if meters else f"energy of GPUs: {NOWHERE}, since there is none"
 
 
-def _handles(pynvml: Any) -> list[Any]:
+def gpu_handles(pynvml: Any) -> list[Any]:
     """NVML's handles in CUDA's order. NVML lists all GPUs of a host, CUDA those that this process may use."""
     try:
         import cupy
@@ -220,6 +240,10 @@ def _handles(pynvml: Any) -> list[Any]:
 
 def _counter(pynvml: Any, handle: Any) -> Callable[[], float]:
     return lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000  # from millijoules
+
+
+def _use(pynvml: Any, handle: Any) -> Callable[[], float]:
+    return lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100  # from per cent
 
 
 def _text(name: str | bytes) -> str:

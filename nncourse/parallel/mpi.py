@@ -9,15 +9,20 @@ import numpy as np
 from nncourse import device as devices
 from nncourse.calls import Array
 from nncourse.errors import CourseError
+from nncourse.threads import begin_with_one
 
 
 def mpi() -> Any:
-    """The module mpi4py.MPI, which starts MPI in this process. Raises CourseError if it is missing."""
+    """The module mpi4py.MPI, which starts MPI in this process; NumPy's products begin with one thread of it.
+
+    Raises CourseError if it is missing.
+    """
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is here, and no MPI
         advice = "`make lab` installs both on Linux, and so does pip install 'nncourse[devices]'"
         raise CourseError(f"wanted mpi4py and an MPI, for several processes; got: {error}; {advice}") from None
+    begin_with_one()
     return MPI
 
 

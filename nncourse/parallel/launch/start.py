@@ -115,7 +115,6 @@ def _start(program: Sequence[str], processes: int) -> int:
     refuse_without_mpi()
     mpiexec = find_mpiexec()
     environment = world.without_launcher(os.environ)
-    environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     with contextlib.ExitStack() as stack:
         # Before any process is started: from here on _wait handles Ctrl-C.
         interrupted = stack.enter_context(_instead(signal.SIGINT))

@@ -24,8 +24,7 @@ from nncourse.parallel.launch import start, world
 
 LIMIT = 60.0  # seconds
 ENDING = 3.0  # seconds that mpiexec has to end its members
-# One thread a process: otherwise the libraries of each process would start a thread for every core.
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # of each process
 
 
 def together(function: Callable[..., Any], processes: int, limit: float = LIMIT, **options: Any) -> list[Any]:
