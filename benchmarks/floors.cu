@@ -10,7 +10,7 @@ extern "C" __global__ void block_barrier(int* done, int rounds) {
 // As in dense_one_kernel.cu: every block sends a number to every block, and waits until all have arrived.
 extern "C" __global__ void __cluster_dims__(BLOCKS) cluster_barrier(int* done, int rounds) {
 #ifdef CUDA_ON_CPU
-    for (int round = 0; round < rounds; round++) meet_grid(nullptr, 0);
+    for (int round = 0; round < rounds; round++) begin_to_listen();
 #elif __CUDA_ARCH__ >= 900
     __shared__ unsigned long long counters[2];  // used alternately
     __shared__ float numbers[2][BLOCKS];
@@ -28,9 +28,13 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) cluster_barrier(int* done, i
     if (threadIdx.x == 0) done[blockIdx.x] = rounds;
 }
 
-// The same for a grid.
-extern "C" __global__ void grid_barrier(int* done, int* arrived, int rounds) {
-    for (int round = 1; round <= rounds; round++) meet_grid(arrived, round * BLOCKS);
+// The same for a grid: `numbers` are 2 × BLOCKS, used alternately, and begin as 0.
+extern "C" __global__ void grid_barrier(int* done, float* numbers, int rounds) {
+    for (int round = 0; round < rounds; round++) {
+        float* told = numbers + round % 2 * BLOCKS;
+        if (threadIdx.x == 0) tell(told + blockIdx.x, 1.0f, round / 2 + 1);
+        wait_for_all(BLOCKS, round / 2 + 1, [&](int block) { return told + block; });
+    }
     if (threadIdx.x == 0) done[blockIdx.x] = rounds;
 }
 

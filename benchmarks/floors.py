@@ -4,6 +4,7 @@ The rates and latencies are measured with floors.cu on the current GPU, with the
 The minimal amounts of work are counted here: see each function.
 """
 
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
@@ -21,12 +22,12 @@ THREADS, READS, CHAINS, LENGTH = 1024, 8, 8, 16  # of the two kernels that measu
 
 
 def barriers(made: Plan) -> dict[str, int]:
-    """Barriers per step: two in the block, after layer 1's sums and before the update; one among several blocks.
+    """Barriers per step: two in the block, after layer 1's sums and before the update; those among several blocks.
 
-    The barrier of a cluster is an exchange: a block continues when it has received the partial sums of every block.
+    These are exchanges: of partial sums, and if each block has some of the samples, of what it computed for them.
     """
     found = {"block": 2}
-    return found if made.meeting == ALONE else found | {MEETINGS[made.meeting]: 1}
+    return found if made.meeting == ALONE else found | {MEETINGS[made.meeting]: 1 + made.scattered}
 
 
 def shared_bytes_a_step(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
@@ -47,8 +48,11 @@ def shared_bytes_a_step(made: Plan, architecture: DenseArchitecture, batch: int)
     sums = batch * own * (2 * warps_k if warps_k > 1 else 0) + batch * own * (1 + warps_k)
     # Each weight above layer 1 is read in the forward pass and for the deltas, once for all samples that a warp has at
     # the same time; its gradient reads one activation per sample; its update reads and writes it.
-    weights = sum(n_out * n_below for n_below, n_out in zip(kept, kept[1:], strict=False))
-    above = weights * (2 * ceil(batch * made.group / 32) + batch + 2)
+    of_all, of_own = ceil(batch * made.group / 32), ceil(batch / made.blocks) if made.scattered else batch
+    above = sum(
+        n_out * n_below * (2 * (of_all if layer == 2 else min(of_all, of_own)) + batch + 2)
+        for layer, (n_below, n_out) in enumerate(pairwise(kept), 2)
+    )
     return 4 * (inputs + sums + above)
 
 
@@ -94,12 +98,12 @@ def source(blocks: int) -> CudaSource:
 
 def barrier(name: str, blocks: int, threads: int, rounds: int, xp=np):
     """A function that passes a barrier `rounds` times, and the array that its kernel writes."""
-    done, arrived = xp.zeros(blocks, np.int32), xp.zeros(1, np.int32)
-    text, counter = source(blocks), [arrived] if name == "grid" else []
+    done, numbers = xp.zeros(blocks, np.int32), xp.zeros(2 * blocks, np.float32)
+    text, told = source(blocks), [numbers] if name == "grid" else []
 
     def work() -> None:
-        arrived.fill(0)
-        arguments = [done, *counter, rounds]
+        numbers.fill(0)
+        arguments = [done, *told, rounds]
         launch(text, f"{name}_barrier", (blocks,), (threads,), arguments, cooperative=name == "grid")
 
     return work, done

@@ -1,17 +1,39 @@
-"""dense_sgd_epoch in one launch: other layouts than check() takes, on the emulator; what fits, and what is refused."""
+"""An epoch in one launch, by every optimizer: other layouts than check() takes; what fits, and what is refused."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from fused_epochs import mistakes
 from refusals import refused
 
+from cuda_on_cpu.faults import EmulationError
 from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
 from nnclassroom.judge import check
 from nncourse import device
 from nncourse.architecture import DenseArchitecture
+from nncourse.epochs import dense_one_kernel
 from nncourse.epochs.dense import dense_sgd_epoch
-from nncourse.epochs.dense_one_kernel import ALONE, CLUSTER, GRID, Chip, Plan, one_kernel, plan, source
+from nncourse.epochs.dense_one_kernel import (
+    ALONE,
+    CLUSTER,
+    GRID,
+    IN_GLOBAL,
+    IN_REGISTERS,
+    IN_SHARED,
+    Chip,
+    Plan,
+    network_one_kernel,
+    one_kernel,
+    plan,
+    source,
+)
+from nncourse.epochs.network import ADAGRAD, ADAM, MOMENTUM, OTHER_ADAM, PLAIN, RMSPROP, network_epoch, sizes
 from nncourse.errors import DoesNotFitError
+from tests.tiers import many
 
+T4 = Chip(64 * 1024, 40, False)
+RTX_4060 = Chip(99 * 1024, 24, False)
 A4000 = Chip(99 * 1024, 48, False)
 H200 = Chip(227 * 1024, 132, True)
 SIZES = DenseArchitecture((9, 7, 4, 2), ("sigmoid", "tanh", "sigmoid"), "mse")
@@ -22,7 +44,7 @@ LAYOUTS = {
     "a cluster": Plan(2, CLUSTER, 128, 4, 1, 1, 5, 32, 2),
     "a grid with an idle block": Plan(5, GRID, 96, 1, 1, 2, 1, 4, 1, scattered=True),
     "a scattered cluster": Plan(2, CLUSTER, 128, 4, 1, 1, 5, 32, 2, scattered=True),
-    "a grid that keeps inputs": Plan(2, GRID, 32, 4, 1, 1, 5, 8, 2, scattered=True, keeps=True),
+    "a grid that keeps inputs": Plan(2, GRID, 64, 4, 1, 2, 5, 8, 2, scattered=True, keeps=True),
 }
 
 
@@ -71,13 +93,112 @@ def test_what_does_not_fit_is_refused_in_one_line(architecture, batch, chip):
     refused(plan, architecture, batch, chip, kind=DoesNotFitError)
 
 
+# ---- every optimizer
+
+RULES = (MOMENTUM, ADAM, OTHER_ADAM, RMSPROP, ADAGRAD)
+MEMORIES = (IN_REGISTERS, IN_SHARED, IN_GLOBAL)  # every layout with each, for one optimizer or another
+COMBINED = [
+    (rule, layout, MEMORIES[(number + at) % 3])
+    for number, rule in enumerate(RULES)
+    for at, layout in enumerate(LAYOUTS)
+]
+
+
+def case_of_rule(rule):
+    return check.random_case(
+        network_epoch, sizes((9,), (7, 4, 2), "sigmoid tanh sigmoid", rule=rule, n=13, batch=5, steps=2)
+    )
+
+
+def errors(case, **options):
+    """The largest error of parameters, M and V under the emulator."""
+    references = check.references_of(network_epoch, case.arguments).values()
+    arguments = [value.copy() if isinstance(value, np.ndarray) else value for value in case.arguments]
+    results = network_one_kernel(*arguments, **options)
+    return max(np.abs(result - reference).max(initial=0) for result, reference in zip(results, references, strict=True))
+
+
+@pytest.mark.parametrize(
+    "combined", many(COMBINED, lambda case: f"{case[0]}, {case[1]}", lambda case: case[0].kind, "network_epoch")
+)
+def test_every_optimizer_is_right_in_every_layout_under_the_emulator(combined, emulator):
+    rule, layout, memory = combined
+    assert errors(case_of_rule(rule), made=replace(LAYOUTS[layout], memory=memory), races=True) < 3e-6
+
+
+@pytest.mark.parametrize("mistake", many(MISTAKES := mistakes("epochs/dense_one_kernel"), operation="network_epoch"))
+def test_mistakes_show(mistake, emulator, monkeypatch):
+    right, wrong = MISTAKES[mistake]
+    original = dense_one_kernel.source
+
+    def mistaken(*arguments):
+        found = original(*arguments)
+        texts = [found, *found.before]
+        assert sum(right in text.text for text in texts) == 1, "bring the mistake up to date"
+        changed = [replace(text, text=text.text.replace(right, wrong)) for text in texts]
+        return replace(changed[0], before=tuple(changed[1:]))
+
+    monkeypatch.setattr(dense_one_kernel, "source", mistaken)
+    made = LAYOUTS["a grid that keeps inputs"]
+    try:
+        found = max(errors(case_of_rule(rule), made=made, races=True) for rule in (OTHER_ADAM, MOMENTUM))
+    except EmulationError as error:
+        assert error.kind == "race", str(error)
+    else:
+        assert not found < 1e-5  # it may be NaN
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3, 1)], ids=["numbers", "an image"])
+def test_other_layers_are_left_to_another_kernel(shape):
+    layers = (3,) if len(shape) == 1 else ((2, 3, 1, 1, 1), 3)
+    case = check.random_case(network_epoch, sizes(shape, layers, "tanh " * len(layers), rule=ADAM))
+    if len(shape) == 1:
+        assert dense_one_kernel.dense_only(case.arguments[3]).sizes == (6, 3)
+    else:
+        refused(network_one_kernel, *case.arguments, kind=DoesNotFitError)
+
+
+# ---- what a chip has
+
+CHIPS = {
+    "T4": (T4, ("sm_75",)),
+    "RTX 4060": (RTX_4060, ("sm_80", "sm_86", "sm_89")),
+    "H200": (H200, ("sm_90", "sm_100", "sm_120")),
+}
+TO_COMPILE = [
+    (chip, *network, rule)
+    for chip in CHIPS
+    for network in (((30, 60, 10, 1), 10), ((784, 30, 10), 10), ((784, 128, 10), 32))
+    for rule in (PLAIN, ADAM, MOMENTUM)
+    if network[1] < 32 or chip == "H200"
+]
+
+
 @pytest.mark.skipif(why_no_nvrtc() is not None, reason="no NVRTC")
-@pytest.mark.parametrize(("sizes", "batch"), [((30, 60, 10, 1), 10), ((784, 30, 10), 10)])
-def test_it_compiles_for_gpus_without_clusters(sizes, batch):
-    architecture = sigmoids(*sizes)
-    text = source(plan(architecture, batch, A4000), architecture, batch, 2)
-    for arch in ("sm_75", "sm_86"):
-        assert compile_check(text, arch)["dense_epoch"].spill_bytes == 0
+@pytest.mark.parametrize(
+    "case", many(TO_COMPILE, lambda case: f"{case[0]}, {case[1]}, {case[3]}", lambda case: case[0])
+)
+def test_it_compiles_for_each_chip(case):
+    name, widths, batch, rule = case
+    chip, architectures = CHIPS[name]
+    architecture = sigmoids(*widths)
+    text = source(plan(architecture, batch, chip, rule), architecture, batch, 2, rule)
+    for arch in architectures:
+        assert compile_check(text, arch)["dense_epoch"].spill_bytes <= MOST_SPILLED
+
+
+MOST_SPILLED = 128  # bytes of a thread: some variables of the layers above
+
+
+@pytest.mark.parametrize("chip", [T4, RTX_4060])
+def test_a_small_chip_refuses_what_a_large_one_takes(chip):
+    architecture = sigmoids(784, 128, 10)
+    refused(plan, architecture, 32, chip, ADAM, kind=DoesNotFitError)
+    assert plan(architecture, 4, chip, ADAM).blocks <= chip.multiprocessors
+    assert plan(architecture, 32, H200, ADAM).meeting == GRID
+
+
+# ---- on a GPU
 
 
 def close_to_reference(case, **layout):

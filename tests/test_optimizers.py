@@ -9,8 +9,10 @@ import pytest
 from trainings import same, stop_after
 
 from nncourse import datasets
+from nncourse.architecture import Windows
 from nncourse.backend import choose
-from nncourse.errors import CourseError
+from nncourse.epochs.network import network_epoch
+from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.update import sgd_update
 from nncourse.model import files, training
 from nncourse.model.layers import Dense, LayerSequence
@@ -287,6 +289,45 @@ def test_a_fused_epoch_is_for_plain_sgd_only(moons, kind):
             train(untouched, *moons, choose("numpy", dense_sgd_epoch="numpy"), epochs=1, optimizer=optimizer)
         assert "\n" not in str(caught.value)
         assert same((untouched, optimizer), (make_network([2, 4, 1]), KINDS[kind]()))
+
+
+@pytest.fixture
+def any_rule(monkeypatch):
+    """A kernel `numpy` of network_epoch: the reference in float32, for chains without a pool."""
+    monkeypatch.setattr(network_epoch, "kernels", dict(network_epoch.kernels))
+
+    @network_epoch.kernel("numpy", device="cpu")
+    def by_reference(parameters, M, V, architecture, *arguments):
+        if any(isinstance(layer, Windows) for layer in architecture.layers):
+            raise DoesNotFitError("wanted no pool")
+        results = network_epoch.reference(*(a.astype(float) for a in (parameters, M, V)), architecture, *arguments)
+        for array, result in zip((parameters, M, V), results, strict=True):
+            array[...] = result
+
+
+@optimizer_kinds
+def test_a_fused_epoch_of_a_chain_is_for_every_optimizer(moons, kind, any_rule):
+    fused, by_steps = make_network([2, 4, 1]), make_network([2, 4, 1])
+    optimizer, other = KINDS[kind](), KINDS[kind]()
+    history = train(fused, *moons, choose("numpy"), epochs=2, optimizer=optimizer)
+    train(by_steps, *moons, STEPS["numpy"], epochs=2, optimizer=other)
+    assert (history.kernel, history.note, optimizer.steps) == ("numpy", "", other.steps)
+    np.testing.assert_allclose(fused.flat_parameters, by_steps.flat_parameters, rtol=1e-5, atol=1e-6)
+    for name in optimizer.remembers:
+        np.testing.assert_allclose(optimizer.state[name], other.state[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_chain_of_images_is_fused_and_what_does_not_fit_goes_step_by_step(any_rule):
+    rng = np.random.default_rng(1)
+    X, Y = rng.standard_normal((7, 1, 6, 6)).astype(np.float32), np.eye(2, dtype=np.float32)[rng.integers(0, 2, 7)]
+    for words, kernel in (("image1x6x6,conv2x3same,3,2", "numpy"), ("image1x6x6,pool2,conv2x3same,2", "steps")):
+        optimizer = KINDS["momentum"]
+        fused, by_steps = (make_network(words, "tanh", initialiser="xavier", seed=3) for _ in range(2))
+        history = train(fused, X, Y, choose("numpy"), epochs=1, batch_size=3, optimizer=optimizer())
+        assert history.kernel == kernel and (history.note == "") == (kernel == "numpy")
+        steps = choose("numpy", network_epoch="steps")
+        assert train(by_steps, X, Y, steps, epochs=1, batch_size=3, optimizer=optimizer()).kernel == "steps"
+        np.testing.assert_allclose(fused.flat_parameters, by_steps.flat_parameters, rtol=1e-5, atol=1e-6)
 
 
 def test_a_fused_epoch_is_for_dense_networks_only(moons):

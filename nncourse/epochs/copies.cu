@@ -66,10 +66,3 @@ __device__ void wait_for_copies_before() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
 #endif
 }
-
-// Brings 128 bytes from memory to the L2 cache.
-__device__ void prefetch_line(const float* from) {
-#ifndef CUDA_ON_CPU
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
-#endif
-}

@@ -148,11 +148,12 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int, rule: 
     )
     neurons = 4 * sum(ceil(n / 4) for n in kept)
     padded = 4 * (neurons // 4 | 1)  # a row, padded to an odd multiple of four to avoid bank conflicts
+    parts = made.blocks * widths[1] * (ceil(batch / made.blocks) if made.scattered else 2 * rows) if widths[1:] else 0
     numbers = (
         (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
         + rows * (cross * ceil(warps_j * side * made.neurons / 4) * 4 + warps_k * own + 3 * padded + 2 * widths[-1])
         + 4 + weights + 4 + neurons
-        + (made.blocks * widths[1] * (ceil(batch / made.blocks) if made.scattered else 2 * rows) if made.meeting == CLUSTER else 1)
+        + (parts if made.meeting == CLUSTER else 1)
     )  # fmt: skip
     remembered = weights + 8 + neurons
     if made.memory == IN_SHARED:
