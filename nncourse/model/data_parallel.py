@@ -59,7 +59,7 @@ def data_parallel_epoch(
     own_samples = in_turn(X, [order[part.rows] for part in parts])
     for samples, part in zip(own_samples, parts, strict=True):
         if on_rows:
-            on_rows(part.rows.stop - part.rows.start)
+            on_rows(part.size)
         here = position._replace(first=part.rows.start, group=group if part.together else None)
         shared_step(network, samples, Y[order[part.rows]], part, rate, backend, optimizer, here, group)
     mean_statistics(network, group)
@@ -74,6 +74,10 @@ class Part(NamedTuple):
     rows: slice
     weight: float = 1.0
     together: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.rows.stop - self.rows.start
 
 
 def parts_of_epoch(

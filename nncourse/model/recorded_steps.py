@@ -11,8 +11,9 @@ recording before each replay.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from math import prod
 from typing import Any, NamedTuple
 
@@ -25,16 +26,13 @@ from nncourse.cuda.recording import Launch, Recording, most_steps
 from nncourse.errors import DoesNotFitError
 from nncourse.group import Alone, Group
 from nncourse.kernels.kernel import CudaKernel, Kernel
-from nncourse.model.data_parallel import Part
+from nncourse.model.data_parallel import Part, shared_step
 from nncourse.model.layers import StepPosition
-from nncourse.model.network import Network, backpropagation
+from nncourse.model.network import Network, backpropagation, training_step
 from nncourse.model.optimizers import Optimizer, remembered
 
 MOST_STEPS = 20  # in one recording
 DRAWN_FROM = "epoch", "first"  # the arguments of a kernel that draws which are the position of the step
-
-# step(network, X, Y, part, rate, backend, optimizer, position, group): one training step on a part of the samples
-Step = Callable[[Network, Array, Array, Part, float, Calls, Optimizer, StepPosition, Group], None]
 
 
 class Call(NamedTuple):
@@ -77,8 +75,9 @@ class Recorded(NamedTuple):
 class RecordedEpoch:
     """epoch(order, rate, position) takes the training steps of an epoch on X, Y by replaying recordings.
 
-    `parts` are the steps of an epoch, in order. `rate_changes`: the rate may change from epoch to epoch. Nothing is
-    changed before the first epoch. Raises DoesNotFitError, with the reason, where the steps cannot be recorded.
+    `parts` are the steps of an epoch, in order; with a `group`, its members take them together. `rate_changes`: the
+    rate may change from epoch to epoch. Nothing is changed before the first epoch. Raises DoesNotFitError, with the
+    reason, where the steps cannot be recorded.
     """
 
     def __init__(
@@ -91,7 +90,6 @@ class RecordedEpoch:
         rate: float,
         seed: int,
         parts: Sequence[Part],
-        step: Step,
         rate_changes: bool = False,
         group: Group | None = None,
         on_rows: Callable[[int], None] | None = None,
@@ -99,9 +97,9 @@ class RecordedEpoch:
         import cupy
 
         self.network, self.optimizer, self.backend, self.X, self.Y = network, optimizer, backend, X, Y
-        self.step, self.rate, self.seed, self.rate_changes, self.on_rows = step, rate, seed, rate_changes, on_rows
-        self.group = group or Alone("gpu")
-        most = most_steps(max(1, *map(_rows, zip(parts))), prod(X.shape[1:]) + prod(Y.shape[1:]), MOST_STEPS)
+        self.rate, self.seed, self.rate_changes, self.group, self.on_rows = rate, seed, rate_changes, group, on_rows
+        largest = max(part.size for part in parts)
+        most = most_steps(max(1, largest), prod(X.shape[1:]) + prod(Y.shape[1:]), MOST_STEPS)
         self.pieces = [parts[start : start + most] for start in range(0, len(parts), most)]
         rows = max(map(_rows, self.pieces))
         self.inputs, self.targets = (cupy.empty((rows, *array.shape[1:]), np.float32) for array in (X, Y))
@@ -116,8 +114,8 @@ class RecordedEpoch:
         self.stream.wait_event(cupy.cuda.get_current_stream().record())
         try:
             with cupy.cuda.using_allocator(self.pool.malloc), self.stream:
-                sizes = {_size(part): part for part in parts}
-                tried = {size: self._tried(part) for size, part in sizes.items()}
+                kinds = {_kind(part): part for part in parts}
+                tried = {kind: self._tried(part) for kind, part in kinds.items()}
                 self.stream.synchronize()
                 shapes = {_shape(piece): piece for piece in self.pieces}
                 self.recorded = {shape: self._recorded(piece, tried) for shape, piece in shapes.items()}
@@ -175,15 +173,15 @@ class RecordedEpoch:
     def _tried(self, part: Part) -> Alike:
         """Take two steps with copies of all that they change. They also compile and load the kernels."""
         network = self.network.with_flat_parameters(self.network.flat_parameters.copy())
-        optimizer, alone = copy.deepcopy(self.optimizer), Alone("gpu")
-        X, Y = (array[: _rows([part])] for array in (self.X, self.Y))
+        optimizer, group = copy.deepcopy(self.optimizer), Alone("gpu") if self.group else None
+        X, Y = (array[: part.size] for array in (self.X, self.Y))
         steps = []
         for number in range(2):  # they differ in all that may differ between steps
             rate = self.rate * (2 if number and self.rate_changes else 1)
-            here = StepPosition(self.seed, number, number, group=alone if part.together else None)
+            here = StepPosition(self.seed, number, number, group=group if part.together else None)
             calls: list[Call] = []
             through = Through(self.backend, partial(_noted, calls))
-            self.step(network, X, Y, part, rate, through, optimizer, here, alone)
+            _step(network, X, Y, part, rate, through, optimizer, here, group)
             steps.append(calls)
         one, other = steps
         if [id(call.kernel) for call in one] != [id(call.kernel) for call in other]:
@@ -209,12 +207,12 @@ class RecordedEpoch:
             start = 0
             for part in piece:
                 steps.append({})
-                through = Through(self.backend, partial(self._recorded_call, tried[_size(part)], [], steps[-1]))
-                group = self.group if part.together else None
-                here = StepPosition(self.seed, 0, part.rows.start - piece[0].rows.start, group=group)
-                rows = slice(start, start := start + _rows([part]))
+                through = Through(self.backend, partial(self._recorded_call, tried[_kind(part)], count(), steps[-1]))
+                together = self.group if part.together else None
+                here = StepPosition(self.seed, 0, part.rows.start - piece[0].rows.start, group=together)
+                rows = slice(start, start := start + part.size)
                 of_step = self.inputs[rows], self.targets[rows], part, self.rate
-                self.step(self.network, *of_step, through, self.optimizer, here, self.group)
+                _step(self.network, *of_step, through, self.optimizer, here, self.group)
 
         counted = self.optimizer.steps
         try:
@@ -223,12 +221,12 @@ class RecordedEpoch:
             self.optimizer.steps = counted
 
     def _recorded_call(
-        self, alike: Alike, calls: list[Call], step: dict[int, Changing], kernel: Kernel, *arguments: Any
+        self, alike: Alike, numbers: Iterator[int], step: dict[int, Changing], kernel: Kernel, *arguments: Any
     ) -> Any:
         """Call a kernel while a step is recorded. A gradient is written where the optimizer reads it."""
-        number = len(calls)
+        number = next(numbers)
         out = {"out": self.gradients[alike.gradients[number]]} if number in alike.gradients else {}
-        result = _noted(calls, kernel, *arguments, **out)
+        result = _called(kernel, *arguments, **out)
         if places := alike.changing.get(number):
             assert isinstance(kernel, CudaKernel)
             names = {place: kernel.operation.names[place] for place in places}
@@ -240,15 +238,36 @@ class RecordedEpoch:
         return result
 
 
-def _noted(calls: list[Call], kernel: Kernel, *arguments: Any, **options: Any) -> Any:
-    """Call a kernel, and note it. DoesNotFitError if it fails: a student's kernel may raise anything."""
+def _step(
+    network: Network,
+    X: Array,
+    Y: Array,
+    part: Part,
+    rate: float,
+    backend: Calls,
+    optimizer: Optimizer,
+    position: StepPosition,
+    group: Group | None,
+) -> None:
+    """A training step, alone or of a group together."""
+    if group:
+        shared_step(network, X, Y, part, rate, backend, optimizer, position, group)
+    else:
+        training_step(network, X, Y, rate, backend, optimizer, position)
+
+
+def _noted(calls: list[Call], kernel: Kernel, *arguments: Any) -> Any:
+    calls.append(Call(kernel, arguments, _called(kernel, *arguments)))
+    return calls[-1].result
+
+
+def _called(kernel: Kernel, *arguments: Any, **options: Any) -> Any:
+    """Call a kernel. DoesNotFitError if it fails: a student's kernel may raise anything."""
     try:
-        result = kernel(*arguments, **options)
+        return kernel(*arguments, **options)
     except Exception as error:
         called = f"{kernel.operation.name} ({kernel.name})"
         raise DoesNotFitError(f"{called} cannot be recorded: {_first_line(error)}") from error
-    calls.append(Call(kernel, arguments, result))
-    return result
 
 
 def _changing(one: Call, other: Call, of_update: bool) -> tuple[int, ...]:
@@ -270,15 +289,15 @@ def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-def _rows(parts: Sequence[Part]) -> int:
-    return sum(part.rows.stop - part.rows.start for part in parts)
+def _rows(piece: Sequence[Part]) -> int:
+    return sum(part.size for part in piece)
 
 
-def _size(part: Part) -> tuple[Any, ...]:
+def _kind(part: Part) -> tuple[Any, ...]:
     """What determines the calls of a step."""
-    return _rows([part]), part.weight, part.together
+    return part.size, part.weight, part.together
 
 
 def _shape(piece: Sequence[Part]) -> tuple[Any, ...]:
     """What determines a recording: the sizes of its steps, and where they begin."""
-    return tuple((part.rows.start - piece[0].rows.start, *_size(part)) for part in piece)
+    return tuple((part.rows.start - piece[0].rows.start, *_kind(part)) for part in piece)

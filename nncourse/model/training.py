@@ -23,13 +23,12 @@ from nncourse.model.data_parallel import (
     mean_statistics,
     own_pieces,
     parts_of_epoch,
-    shared_step,
 )
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, cost_of, flops, training_step
 from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
-from nncourse.model.recorded_steps import RecordedEpoch, Step
+from nncourse.model.recorded_steps import RecordedEpoch
 from nncourse.threads import Threads
 
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
@@ -305,7 +304,7 @@ def _made_ready(
         return lambda order, rate, position: _fused(call, network, X[order], Y[order], batch_size, rate, optimizer)
     history.kernel = "steps"
     history.note = reason if backend.epochs or isinstance(X, HostSamples) else ""
-    if recorded and (made := _made_recorded(history, recorded, parts_of_epoch(len(X), batch_size, ALONE), own_step)):
+    if recorded and (made := _made_recorded(history, recorded, parts_of_epoch(len(X), batch_size, ALONE))):
         return made
     training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(optimizer), StepPosition())
 
@@ -347,12 +346,11 @@ def _made_ready_together(
     made = None
     if recorded and getattr(group, "queued", False):
         group.all_reduce(network.flat_gradient)  # its first exchange connects the members, which cannot be recorded
-        made = _made_recorded(history, partial(recorded, group=group, on_rows=on_rows), parts, shared_step)
+        made = _made_recorded(history, partial(recorded, group=group, on_rows=on_rows), parts)
     elif recorded:
         _not_recorded(history, "its processes exchange through the host's memory")
-    own = parts[0].rows
-    if own.start < own.stop and not made:
-        tried = network.with_flat_parameters(network.flat_parameters.copy())
+    if parts[0].size and not made:
+        own, tried = parts[0].rows, network.with_flat_parameters(network.flat_parameters.copy())
         training_step(tried, X[own], Y[own], 0.0, backend, copy.deepcopy(optimizer), StepPosition())
     evaluate(network, X[:1], Y[:1], backend)
     group.barrier()  # so that the first epoch's seconds do not include waiting for a member that still compiles
@@ -368,12 +366,10 @@ def _made_ready_together(
     return train_epoch
 
 
-def _made_recorded(
-    history: History, recorded: Callable[..., TrainEpoch], parts: Sequence[Part], step: Step
-) -> TrainEpoch | None:
+def _made_recorded(history: History, recorded: Callable[..., TrainEpoch], parts: Sequence[Part]) -> TrainEpoch | None:
     """An epoch of these parts by recorded steps; None, and the reason in history.note, if they cannot be recorded."""
     try:
-        made = recorded(parts=parts, step=step)
+        made = recorded(parts=parts)
     except DoesNotFitError as error:
         _not_recorded(history, str(error))
         return None
@@ -383,20 +379,6 @@ def _made_recorded(
 
 def _not_recorded(history: History, reason: str) -> None:
     history.note = "; ".join(filter(None, (history.note, f"steps are not recorded: {reason}")))
-
-
-def own_step(
-    network: Network,
-    X: Array,
-    Y: Array,
-    part: Part,
-    rate: float,
-    backend: Calls,
-    optimizer: Optimizer,
-    position: StepPosition,
-    group: Group,
-) -> None:
-    training_step(network, X, Y, rate, backend, optimizer, position)
 
 
 def _fused(

@@ -23,7 +23,7 @@ class ByKernel:
     types: counts, costs, times. `sums` counts the kernel's calls.
     """
 
-    queued = False
+    queued = False  # its kernel computes on the CPU
 
     def __init__(self, group: Group, kernel: Callable[[Group, np.ndarray], Any]):
         self.group, self.kernel, self.sums = group, kernel, 0

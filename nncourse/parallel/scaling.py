@@ -32,8 +32,6 @@ DONE = 72  # a tag
 class Clocked:
     """A group that adds up the seconds of all-reduces, including the wait for other members."""
 
-    queued = False
-
     def __init__(self, group: Group):
         self.group, self.exchange = group, 0.0
         self.rank, self.size, self.device = group.rank, group.size, group.device
