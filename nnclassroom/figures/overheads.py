@@ -12,7 +12,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.nb08_to_10 import H200, Multiprocessor
 from nnclassroom.judge.cases import random_case
 from nnclassroom.timing import anatomy
+from nnclassroom.timing.profiles import step_profile
 from nncourse import device as devices
 from nncourse.backend import choose
 from nncourse.cuda.compile import gpu_kernel
@@ -49,6 +50,7 @@ MOVED_WORDS = {  # words for what is moved to the GPU if it is not a single oper
 SUM = {"batch": 1 << 21, "n": 8}  # 16.8 million numbers
 SIDE = 2048
 COUNTED = 1 << 22
+OF_A_PART = "operation", "calls", "seconds", "flops", "bytes"
 COMMON = 0.9  # share of the samples in one cell, as in the credit-card data
 HALF_SQUARES = ("T a, T y", "T c", "(a - y) * (a - y)", "a + b", "c = a / 2", "0", "half_squares")
 
@@ -195,8 +197,10 @@ def step() -> dict[str, list[dict]]:
     backend = choose("cuda", dense_sgd_epoch="steps")
     found = {}
     for sizes, batch in NETWORKS.items():
-        parts = anatomy.parts_of_step(make_network(sizes), *samples(sizes, batch), backend)
-        found["-".join(map(str, sizes))] = [asdict(part) for part in parts]
+        profile = step_profile(make_network(sizes), *samples(sizes, batch), backend, record=False)
+        found["-".join(map(str, sizes))] = [
+            {name: getattr(part, name) for name in OF_A_PART} for part in profile.by_operation
+        ]
     return found
 
 

@@ -4,6 +4,7 @@ training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices
 training_on_gpus()    results/devices_gpu.json, by `python -m benchmarks.devices_gpu`
 devices()             the same, one GPU and several
 small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
+launching()           results/recorded.json, by `python -m benchmarks.recorded`: steps launched from Python and recorded
 convolutions()        results/gpu.json: those of ResNet-34 by the course's kernels, by cuDNN and by PyTorch
 step()                results/resnet.json: a training step of ResNet-34 beside PyTorch's, and where the time goes
 thesis()              the Cantabria thesis's own table
@@ -79,6 +80,22 @@ def small_networks() -> str:
         lines.append([in_words(network), str(batch), *cells])
     where = (f"{name.upper()}: {overheads.recorded_where(name)}" for name in ("cpu", "gpu"))
     return "\n".join([table(heads, lines), *where])
+
+
+def launching() -> str:
+    """Microseconds of a step on a GPU, launched from Python and recorded, beside PyTorch's: contenders by cases."""
+    if not (found := overheads.recorded("recorded")):
+        return _missing("recorded steps", "recorded")
+    seconds: dict[str, dict[str, float]] = {}
+    for each in found["records"]:
+        case = f"{each['network']}, {each['batch']}, {each['optimizer']}"
+        seconds.setdefault(each["contender"], {})[case] = each["seconds_a_step"]
+    cases = list(dict.fromkeys(case for times in seconds.values() for case in times))
+    lines = [
+        [in_words(name), *(duration(times[case]) if case in times else "–" for case in cases)]
+        for name, times in seconds.items()
+    ]
+    return "\n".join([table(["network, batch, optimizer", *cases], lines), overheads.recorded_where("recorded")])
 
 
 def sums() -> str:
