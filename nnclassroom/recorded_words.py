@@ -12,11 +12,6 @@ WORDS = {
     "peer memory, in a graph": "peer memory, in a graph",
     "NCCL, launched": "NCCL, launched",
     "NCCL, in a graph": "NCCL, in a graph",
-    # benchmarks/recorded.py
-    "launched": "launched",
-    "recorded": "recorded",
-    "naive, launched": "naive, launched",
-    "naive, recorded": "naive, recorded",
     # benchmarks/gpu.py
     "digits CNN": "digits CNN",
     "forward": "forward",

@@ -14,10 +14,10 @@ from nncourse.backend import choose
 from nncourse.group import ALONE, Alone
 from nncourse.kernels import kernel as kernels
 from nncourse.model import recorded_steps
-from nncourse.model.data_parallel import data_parallel_epoch, parts_of_epoch
+from nncourse.model.data_parallel import Part, data_parallel_epoch, parts_of_epoch
 from nncourse.model.image_layers import Dropout
 from nncourse.model.layers import StepPosition
-from nncourse.model.network import Network, make_network
+from nncourse.model.network import Network, make_network, training_step
 from nncourse.model.optimizers import SGD, AdaGrad, Adam, RMSProp, step_decay
 from nncourse.model.recorded_steps import RecordedEpoch
 from nncourse.model.training import train, train_step_by_step
@@ -130,6 +130,20 @@ def test_replayed_steps_are_the_plain_steps(cuda, name, kind):
     assert same(*trained)
 
 
+def test_steps_on_the_same_rows_are_recorded(cuda):
+    """As step_profile() does."""
+    (X, Y), trained = problem(NETWORKS["dense"](), 4), []
+    for recorded in (False, True):
+        network, optimizer = NETWORKS["dense"](), Adam()
+        parts = [Part(slice(0, 4))] * 3
+        if recorded:
+            RecordedEpoch(network, optimizer, cuda, X, Y, 0.1, 0, parts)(np.arange(4), 0.1, StepPosition())
+        for _ in () if recorded else parts:
+            training_step(network, X, Y, 0.1, cuda, optimizer)
+        trained.append((network, optimizer))
+    assert same(*trained)
+
+
 # ---- on a GPU, by train()
 
 BY_STEPS = {"dense_forward": "naive"}  # a chosen kernel: no fused epochs
@@ -153,7 +167,7 @@ def trained(words: str, kind: str, kernels, **options) -> tuple:
 def test_recorded_training_is_the_plain_one(gpu, words, kind, kernels, schedule):
     plain = trained(words, kind, kernels, schedule=schedule, record=False)
     recorded = trained(words, kind, kernels, schedule=schedule)
-    assert (plain[-1].kernel, recorded[-1].kernel) == ("steps", "recorded steps") and not recorded[-1].note
+    assert (plain[-1].kernel, recorded[-1].kernel) == ("steps", "recorded_steps") and not recorded[-1].note
     assert same(plain, recorded) and np.array_equal(plain[0].flat_statistics, recorded[0].flat_statistics)
 
 

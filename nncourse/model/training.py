@@ -33,7 +33,7 @@ from nncourse.threads import Threads
 
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
 FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
-RECORDED = "recorded steps"
+RECORDED = "recorded_steps"
 
 TrainEpoch = Callable[[Array, float, StepPosition], None]  # train_epoch(order, rate, position)
 
@@ -52,7 +52,7 @@ class Epoch:
 class History:
     """What happened, epoch by epoch. `stopped` says in one line why training ended early, `interrupted` if by Ctrl-C.
 
-    `kernel` is the kernel that computed fused epochs, or "steps" for one call an operation, or "recorded steps" where
+    `kernel` is the kernel that computed fused epochs, or "steps" for one call an operation, or "recorded_steps" where
     these calls were recorded and replayed. `note` says why it was not the backend's own kernel, and why nothing was
     recorded on a GPU. `threads` is how many of BLAS computed the last epoch's products on the CPU.
     """
