@@ -91,7 +91,7 @@ def small_networks() -> str:
 def launching() -> str:
     """Microseconds of a step on a GPU, launched from Python and recorded, beside PyTorch's: contenders by cases."""
     if not (found := overheads.recorded("recorded")):
-        return _missing("recorded steps", "recorded")
+        return _missing("training steps with and without launches", "recorded")
     seconds: dict[str, dict[str, float]] = {}
     for each in found["records"]:
         case = f"{each['network']}, {each['batch']}, {each['optimizer']}"

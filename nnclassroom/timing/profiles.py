@@ -35,6 +35,7 @@ from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.model.training import refuse_bad_data
 
 CALLS = 40  # in the recording that a call is timed by
+TURNS = 40  # in which a call is timed
 MOST_LINES = 40  # of a table; a step with more calls is shown by operation
 COLUMNS = 80
 
@@ -214,7 +215,7 @@ def step_profile(
     before, rate = threads.look(), optimizer.usual_rate
     training_step(there, X, Y, rate, Through(backend, called), optimizer, StepPosition())
     step = partial(training_step, there, X, Y, rate, backend, optimizer, StepPosition())
-    seconds, recorded, note = devices.seconds(step, place, pick=min), None, ""
+    seconds, recorded, note = _shortest(step, place), None, ""
     if record:
         try:
             recorded = _recorded_step(there, X, Y, backend, optimizer)
@@ -243,7 +244,12 @@ def _seconds(work: Callable[[], Any], device: str, record: bool) -> tuple[float,
             Exception
         ):  # CUDA, libraries and students' kernels refuse in many ways; what else is wrong comes up below
             pass
-    return devices.seconds(work, device, enough=0.03, pick=min), record
+    return _shortest(work, device), record
+
+
+def _shortest(work: Callable[[], Any], device: str) -> float:
+    """Seconds of a call: the shortest of many short turns, of which other programs leave some alone."""
+    return devices.seconds(work, device, repeats=TURNS, pick=min)
 
 
 def _recorded(work: Callable[[], Any]) -> float:
@@ -259,7 +265,7 @@ def _recorded(work: Callable[[], Any]) -> float:
     with cupy.cuda.using_allocator(pool.malloc), cupy.cuda.Stream(non_blocking=True) as stream:
         work()  # compiles and loads the kernel
         stream.synchronize()
-        return devices.seconds(Recording(calls).replay, "gpu", pick=min) / CALLS
+        return _shortest(Recording(calls).replay, "gpu") / CALLS
 
 
 def _recorded_step(network: Network, X: Any, Y: Any, backend: Backend, optimizer: Optimizer) -> float:
@@ -267,7 +273,7 @@ def _recorded_step(network: Network, X: Any, Y: Any, backend: Backend, optimizer
     steps, order = recorded_steps.MOST_STEPS, backend.to_device(np.arange(len(X)))
     parts, rate = [Rows(slice(0, len(X)))] * steps, optimizer.usual_rate
     epoch = recorded_steps.RecordedEpoch(network, optimizer, backend, X, Y, rate, 0, parts)
-    return devices.seconds(partial(epoch, order, rate, StepPosition()), "gpu", pick=min) / steps
+    return _shortest(partial(epoch, order, rate, StepPosition()), "gpu") / steps
 
 
 def _cells(part: Part) -> list[str]:

@@ -33,7 +33,6 @@ from nncourse.threads import Threads
 
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
 FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
-RECORDED = "recorded_steps"
 
 TrainEpoch = Callable[[Array, float, StepPosition], None]  # train_epoch(order, rate, position)
 
@@ -373,7 +372,7 @@ def _made_recorded(history: History, recorded: Callable[..., TrainEpoch], parts:
     except DoesNotFitError as error:
         _not_recorded(history, str(error))
         return None
-    history.kernel = RECORDED
+    history.kernel = "recorded_steps"
     return made
 
 
