@@ -50,7 +50,6 @@ MOVED_WORDS = {  # words for what is moved to the GPU if it is not a single oper
 SUM = {"batch": 1 << 21, "n": 8}  # 16.8 million numbers
 SIDE = 2048
 COUNTED = 1 << 22
-OF_A_PART = "operation", "calls", "seconds", "flops", "bytes"
 COMMON = 0.9  # share of the samples in one cell, as in the credit-card data
 HALF_SQUARES = ("T a, T y", "T c", "(a - y) * (a - y)", "a + b", "c = a / 2", "0", "half_squares")
 
@@ -199,7 +198,14 @@ def step() -> dict[str, list[dict]]:
     for sizes, batch in NETWORKS.items():
         profile = step_profile(make_network(sizes), *samples(sizes, batch), backend, record=False)
         found["-".join(map(str, sizes))] = [
-            {name: getattr(part, name) for name in OF_A_PART} for part in profile.by_operation
+            {
+                "operation": part.operation,
+                "calls": part.calls,
+                "seconds": part.seconds,
+                "flops": part.flops,
+                "bytes": part.bytes,
+            }
+            for part in profile.by_operation
         ]
     return found
 

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,8 @@ class Profile:
 
     def _repr_html_(self) -> str:
         head, body = cells(self.HEAD, tag="th", words=2), "".join(cells(texts, words=2) for texts in self._table)
-        return page(f"<b>{self.title}</b><table>{head}{body}</table><small>{'<br>'.join(self._foot)}</small>")
+        foot = "<br>".join(map(escape, self._foot))
+        return page(f"<b>{self.title}</b><table>{head}{body}</table><small>{foot}</small>")
 
     @property
     def _table(self) -> list[Sequence[str]]:
@@ -146,7 +148,7 @@ class Profile:
             found.append(f"Not recorded: {self.note}.")
         if any(part.launched for part in self.parts):
             found.append(f"{self.LAUNCHED} With its launch from Python, since this kernel cannot be recorded.")
-        found.append(f"{Table.FOOT} It {limits_in_words(self.device)}.")
+        found += [Table.FOOT, f"This machine {limits_in_words(self.device)}."]
         if self.shortest:
             found.append(f"An empty kernel takes {duration(self.shortest)}: no kernel takes less.")
         if any(part.of_limit == Table.CACHED for part in self.lines):
@@ -228,11 +230,17 @@ def step_profile(
 
 def together(parts: Sequence[Part]) -> Part:
     """Several calls as one part, named as the first."""
-    sums = {
-        name: sum(getattr(part, name) for part in parts) for name in ("calls", "seconds", "flops", "bytes", "least")
-    }
-    yours, launched = (any(getattr(part, name) for part in parts) for name in ("yours", "launched"))
-    return replace(parts[0], shape=(), yours=yours, launched=launched, **sums)
+    return replace(
+        parts[0],
+        yours=any(part.yours for part in parts),
+        shape=(),
+        calls=len(parts),
+        seconds=sum(part.seconds for part in parts),
+        flops=sum(part.flops for part in parts),
+        bytes=sum(part.bytes for part in parts),
+        least=sum(part.least for part in parts),
+        launched=any(part.launched for part in parts),
+    )
 
 
 def _seconds(work: Callable[[], Any], device: str, record: bool) -> tuple[float, bool]:
