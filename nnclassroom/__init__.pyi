@@ -25,5 +25,6 @@ from .notebook import speedup as speedup
 from .notebook.exercise import exercise as exercise
 from .timing import anatomy as anatomy
 from .timing import pytorch as pytorch
+from .timing.profiles import step_profile as step_profile
 
 def load_ipython_extension(shell: object) -> None: ...

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -79,6 +79,15 @@ class Backend(Calls):
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+class Through(Calls):
+    """A backend each of whose calls goes through a function: call(kernel, *arguments), which returns the result."""
+
+    def __init__(self, backend: Calls, call: Callable[..., Any]) -> None:
+        self.name, self.device, self.kernels = backend.name, backend.device, backend.kernels
+        for name, kernel in backend.kernels.items():
+            setattr(self, name, partial(call, kernel))
 
 
 class WholeEpochs(Mapping[str, Kernel]):

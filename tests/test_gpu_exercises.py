@@ -81,21 +81,6 @@ def test_occupancy_is_the_drivers(gpu):
         assert occupancy["numpy"](*numbers, sm)[0] == pytest.approx(blocks * threads / 32 / sm.warps), kernel.name
 
 
-def test_the_parts_of_a_step_are_all_of_it():
-    X, Y = overheads.samples(SIZES, 10)
-    network = make_network(SIZES)
-    before = network.flat_parameters.copy()
-    parts = anatomy.parts_of_step(network, X, Y, choose("numpy"))
-    assert anatomy.seconds_of_step(network, X, Y, choose("numpy")) > 0
-    assert np.array_equal(network.flat_parameters, before)
-    assert sum(part.calls for part in parts) == 20
-    assert {part.operation: part.calls for part in parts}["sgd_update"] == 1
-    assert [part.seconds for part in parts] == sorted((part.seconds for part in parts), reverse=True)
-    assert 0 < anatomy.seconds_of_products(parts) < sum(part.seconds for part in parts)
-    dense = next(part for part in parts if part.operation == "dense_forward")
-    assert dense.flops == 2 * 10 * (30 * 60 + 60 * 10 + 10)
-
-
 def test_what_travels_is_counted_and_the_step_stays_the_same():
     X, Y = overheads.samples(SIZES, 10)
     counted = anatomy.traffic(SIZES, X, Y, ["dense_forward"])
@@ -125,6 +110,16 @@ def test_what_was_recorded_is_found_and_what_was_not_is_none(results, monkeypatc
     assert overheads.convolution_seconds("a layer", {}, ["naive", "shared"]) == {"naive": 2.0}
     assert overheads.where("gpu", "convolutions") == "recorded, A chip, 2026-03-04"
     assert overheads.where("gpu") == "recorded, A chip, 2026-01-02"
+
+
+def test_recorded_steps_are_shown_as_they_were_measured(results):
+    assert "not recorded yet" in recorded.launching()
+    case = {"network": "4-3-1", "batch": 2, "optimizer": "adam"}
+    records = [case | {"contender": name, "seconds_a_step": s} for name, s in (("launched", 4e-4), ("recorded", 5e-5))]
+    results("recorded", {"machine": "A chip, 2 multiprocessors", "date": "2026-01-02", "records": records})
+    head, *lines, where = recorded.launching().splitlines()
+    assert head.endswith("4-3-1, 2, adam") and where == "recorded, A chip, 2026-01-02"
+    assert [line.split() for line in lines] == [["launched", "400", "µs"], ["recorded", "50", "µs"]]
 
 
 def test_it_can_be_measured(gpu):

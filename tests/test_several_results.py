@@ -185,7 +185,7 @@ def test_pictures_count_every_result_and_see_that_one_is_wrong():
     assert [in_place[name].writes for name in "WGMV"] == [7, 0, 7, 7]
 
 
-# ---- a step of Adam with calls that are recorded, or moved to another device
+# ---- a step with calls that are noted, or moved to another device
 
 
 def a_step(backend, optimizer) -> np.ndarray:
@@ -197,15 +197,12 @@ def a_step(backend, optimizer) -> np.ndarray:
     return network.flat_parameters
 
 
-def test_recorded_calls_hold_the_arguments_as_they_were():
-    recorder, optimizer = anatomy.Recorder(choose("numpy")), Adam(l2=0.01)
-    parameters = a_step(recorder, optimizer)
-    assert parameters.tobytes() == a_step(choose("numpy"), Adam(l2=0.01)).tobytes()
-    calls = [arguments for name, arguments in recorder.calls if name == "adam_update"]
-    assert len(calls) == 3 and not calls[0][2].any() and not calls[0][3].any()
-    W, _, M, V = adam_update["numpy"](*calls[2])[0], *calls[2][1:4]
-    assert W.tobytes() == parameters.tobytes()
-    assert M.tobytes() == optimizer.state["M"].tobytes() and V.tobytes() == optimizer.state["V"].tobytes()
+def test_calls_of_a_step_hold_the_arguments_as_they_were():
+    network, (X, Y) = make_network([4, 2]), np.ones((2, 6, 4), np.float32)
+    name, (W, G, rate) = anatomy.calls_of_step(network, X, Y[:, :2], choose("numpy"))[-1]
+    assert name == "sgd_update" and W.tobytes() == network.flat_parameters.tobytes()
+    training_step(network, X, Y[:, :2], rate, choose("numpy"))
+    assert (W - rate * G).tobytes() == network.flat_parameters.tobytes() != W.tobytes()
 
 
 class Elsewhere:

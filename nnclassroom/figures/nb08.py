@@ -21,9 +21,11 @@ from nnclassroom.figures.common import (
     plot_lines,
     plot_roofline,
     row_of_axes,
+    with_title,
 )
-from nnclassroom.figures.described import Described
+from nnclassroom.figures.described import Described, WordedFigure
 from nnclassroom.formats import duration
+from nnclassroom.timing.profiles import Profile
 
 __all__ = [
     "host_side",
@@ -32,6 +34,7 @@ __all__ = [
     "plot_batches",
     "plot_lines",
     "plot_moved_share",
+    "plot_profile",
     "plot_room",
     "plot_roofline",
     "plot_sums_of_a_thread",
@@ -58,6 +61,33 @@ def plot_moved_share(share: float) -> Described:
     figure.legend(frameon=False, loc="outside right center")
     words = f"Three bars. The grey part, {1 - share:.0%} of the step, is the same in all of them. "
     return Described(figure, words + "; ".join(said) + ".")
+
+
+def plot_profile(profile: Profile) -> WordedFigure:
+    """Plot where a training step goes: a bar for each call, the dark part of it the least that the limits allow."""
+    parts = profile.lines
+    figure, axes = figure_with_axes("", width=8.4, height=1.6 + 0.22 * (len(parts) + 1))
+    figure.suptitle(f"{profile.title}\nthe whole step: {profile.in_words}", fontsize=10)
+    unit, scale = ("µs", 1e6) if profile.whole < 1e-3 else ("ms", 1e3)
+    said = []
+    for place, part in enumerate(parts):
+        colour = "tab:orange" if part.yours else "tab:blue"
+        axes.barh(place, scale * part.seconds, height=0.7, color=colour, alpha=0.4)
+        axes.barh(place, scale * min(part.least, part.seconds), height=0.7, color=colour)
+        about = f"{duration(part.seconds)}, {part.of_limit}, {part.kernel_in_words}"
+        axes.text(scale * part.seconds, place, f"  {about}", va="center", fontsize=8)
+        said.append(f"{part.label} {about}")
+    axes.barh(len(parts), scale * profile.between, height=0.7, color="0.75")
+    axes.text(scale * profile.between, len(parts), f"  {duration(profile.between)}", va="center", fontsize=8)
+    axes.set_yticks(range(len(parts) + 1), [*(part.label for part in parts), "between the calls"], fontsize=8)
+    axes.set_xlabel(f"time, {unit} (dark: at least, by the measured limits; orange: your kernels)")
+    axes.margins(x=0.35, y=0.02)
+    axes.set_xlim(left=0)
+    axes.grid(False, axis="y")
+    axes.invert_yaxis()
+    between = f"Between the calls {duration(profile.between)}."
+    figure.words = with_title(profile.title, f"The whole step: {profile.in_words}.", f"{'; '.join(said)}.", between)
+    return figure
 
 
 def plot_there_and_back() -> Described:

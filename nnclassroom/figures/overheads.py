@@ -12,7 +12,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.nb08_to_10 import H200, Multiprocessor
 from nnclassroom.judge.cases import random_case
 from nnclassroom.timing import anatomy
+from nnclassroom.timing.profiles import step_profile
 from nncourse import device as devices
 from nncourse.backend import choose
 from nncourse.cuda.compile import gpu_kernel
@@ -204,8 +205,17 @@ def step() -> dict[str, list[dict]]:
     backend = choose("cuda", dense_sgd_epoch="steps")
     found = {}
     for sizes, batch in NETWORKS.items():
-        parts = anatomy.parts_of_step(make_network(sizes), *samples(sizes, batch), backend)
-        found["-".join(map(str, sizes))] = [asdict(part) for part in parts]
+        profile = step_profile(make_network(sizes), *samples(sizes, batch), backend, record=False)
+        found["-".join(map(str, sizes))] = [
+            {
+                "operation": part.operation,
+                "calls": part.calls,
+                "seconds": part.seconds,
+                "flops": part.flops,
+                "bytes": part.bytes,
+            }
+            for part in profile.by_operation
+        ]
     return found
 
 

@@ -5,6 +5,7 @@ training_on_gpus()    results/devices_gpu.json, by `python -m benchmarks.devices
 devices()             the same, one GPU and several
 small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
 networks("dense")     results/networks-*.json, by `python -m benchmarks.networks`: dense networks on GPUs, or "images"
+launching()           results/recorded.json, by `python -m benchmarks.recorded`: steps launched from Python and recorded
 convolutions()        results/gpu.json: those of ResNet-34 by the course's kernels, by cuDNN and by PyTorch
 step()                results/resnet.json: a training step of ResNet-34 beside PyTorch's, and where the time goes
 thesis()              the Cantabria thesis's own table
@@ -25,6 +26,12 @@ from nnclassroom.recorded_words import in_words
 from nnclassroom.timing import networks as timing
 
 LIBRARIES = "cudnn", "PyTorch", "cupy"
+STEP_WORDS = {  # of benchmarks/recorded.py
+    "launched": "launched",
+    "recorded": "recorded",
+    "naive, launched": "naive, launched",
+    "naive, recorded": "naive, recorded",
+}
 DETAILED = 12  # operations of a step that have lines of their own
 
 
@@ -95,6 +102,22 @@ def networks(kind: str) -> str:
             about = f"training by train() ({overheads.recorded_where(path.stem)})"
             texts.append("\n".join([about, timing.head(names, over), *(timing.line(row, names, over) for row in rows)]))
     return "\n\n".join(texts) or _missing("training steps of networks", "networks")
+
+
+def launching() -> str:
+    """Microseconds of a step on a GPU, launched from Python and recorded, beside PyTorch's: contenders by cases."""
+    if not (found := overheads.recorded("recorded")):
+        return _missing("training steps with and without launches", "recorded")
+    seconds: dict[str, dict[str, float]] = {}
+    for each in found["records"]:
+        case = f"{each['network']}, {each['batch']}, {each['optimizer']}"
+        seconds.setdefault(each["contender"], {})[case] = each["seconds_a_step"]
+    cases = list(dict.fromkeys(case for times in seconds.values() for case in times))
+    lines = [
+        [STEP_WORDS.get(name, name), *(duration(times[case]) if case in times else "–" for case in cases)]
+        for name, times in seconds.items()
+    ]
+    return "\n".join([table(["network, batch, optimizer", *cases], lines), overheads.recorded_where("recorded")])
 
 
 def sums() -> str:

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import lazy_loader
@@ -101,16 +101,26 @@ class Table:
         start = [row.kernel, row.device, duration(row.seconds) if row.seconds else "–"]
         if row.note:
             return [*start, row.note]
-        by_flops = row.flops > 2 * row.bytes  # whether arithmetic or memory traffic dominates
+        by_flops = _by_flops(row.flops, row.bytes)
         speed = rate(row.flops / row.seconds, "FLOP/s") if by_flops else rate(row.bytes / row.seconds, "B/s")
-        share = f"{100 * row.limit:.2g} %" if row.limit < 0.995 else f"{100 * row.limit:.0f} %"
-        if row.limit > 1.1 and not by_flops:
-            share = self.CACHED
+        share = of_limit(row.limit, row.flops, row.bytes)
         return [*start, speed, share, *(self._speedup(row, over) for over in self._bases)]
 
     def _speedup(self, row: Row, over: str) -> str:
         found = [other.seconds for other in self.rows if other.kernel == over and other.seconds]
         return times_as_fast(found[0] / row.seconds) if found else "–"
+
+
+def of_limit(limit: float, flops: int, bytes: int) -> str:
+    """A share of a measured limit in per cent; or that the data must have been in a cache."""
+    if limit > 1.1 and not _by_flops(flops, bytes):
+        return Table.CACHED
+    return f"{100 * limit:.2g} %" if limit < 0.995 else f"{100 * limit:.0f} %"
+
+
+def _by_flops(flops: int, bytes: int) -> bool:
+    """Whether arithmetic dominates, rather than memory traffic."""
+    return flops > 2 * bytes
 
 
 def default_sizes(operation: Operation, device: str | None = None) -> dict[str, int]:
@@ -150,12 +160,17 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
 def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> Table:
     """A Table of the rows, with the sizes in its title and sentences on a shared machine below it."""
     said = ", ".join(f"{name} {size}" for name, size in sizes.items())
-    shared = [neighbours.in_words(neighbours.together(row.meanwhile for row in rows))]
-    if any(row.device == "cpu" and row.seconds for row in rows):
-        shared.append(neighbours.share_in_words())
-    if any(row.device == "gpu" and row.seconds for row in rows):
-        shared.append(neighbours.gpu_in_words())
-    return Table(f"{operation.name}, {said}", tuple(rows), tuple(filter(None, shared)))
+    places = {row.device for row in rows if row.seconds}
+    shared = shared_in_words(neighbours.together(row.meanwhile for row in rows), places)
+    return Table(f"{operation.name}, {said}", tuple(rows), shared)
+
+
+def shared_in_words(meanwhile: threads.Load, places: Collection[str]) -> tuple[str, ...]:
+    """Sentences on others who used these devices, "cpu" or "gpu", while something was timed."""
+    said = [neighbours.in_words(meanwhile)]
+    said += [neighbours.share_in_words()] if "cpu" in places else []
+    said += [neighbours.gpu_in_words()] if "gpu" in places else []
+    return tuple(filter(None, said))
 
 
 def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], float] | None = None) -> Table:

@@ -1,72 +1,37 @@
-"""The parts of a training step: its operations, their arguments and times, and the transfers if only some of the
-operations run on the GPU."""
+"""A training step taken apart: its calls, and the transfers if only some of its operations run on the GPU."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from nnclassroom.exercises.catalogue import find
 from nncourse import device as devices
-from nncourse.backend import Backend, choose
+from nncourse.backend import Backend, Through, choose
+from nncourse.kernels.kernel import Kernel
 from nncourse.model.network import Network, make_network, training_step
 
 PRODUCTS = ("dense_forward", "hidden_delta", "weight_gradient")
 RATE = 0.1
 
 
-@dataclass(frozen=True)
-class Part:
-    """All calls of one operation in a step: their number, and their total seconds, FLOPs and minimal bytes moved."""
-
-    operation: str
-    calls: int
-    seconds: float
-    flops: int
-    bytes: int
-
-
-class Recorder:
-    """Wraps a backend and records each call as (operation name, copied arguments) in `calls`."""
-
-    def __init__(self, backend: Backend):
-        self.backend, self.device, self.kernels, self.calls = backend, backend.device, backend.kernels, []
-
-    def __getattr__(self, name: str):
-        def call(*arguments):
-            self.calls.append((name, tuple(a.copy() if hasattr(a, "copy") else a for a in arguments)))
-            return getattr(self.backend, name)(*arguments)
-
-        return call
-
-
 def calls_of_step(network: Network, X, Y, backend: Backend) -> list[tuple[str, tuple]]:
-    """The calls of one training step, in order. The network is not changed."""
-    recorder = Recorder(backend)
-    training_step(network.on(backend), backend.to_device(X), backend.to_device(Y), RATE, recorder)
-    return recorder.calls
+    """The calls of one training step, in order: the operation's name, and copies of the arguments.
 
+    The network is not changed.
+    """
+    calls = []
 
-def parts_of_step(network: Network, X, Y, backend: Backend) -> list[Part]:
-    """The operations of one training step, slowest first. Each call is timed separately."""
-    found: dict[str, Part] = {}
-    for name, arguments in calls_of_step(network, X, Y, backend):
-        function = getattr(backend, name)
-        seconds = devices.seconds(lambda f=function, a=arguments: f(*a), backend.device, enough=0.03)
-        flops, size = find(name).count(*arguments)
-        part = found.get(name, Part(name, 0, 0.0, 0, 0))
-        more = {"calls": part.calls + 1, "seconds": part.seconds + seconds}
-        found[name] = replace(part, flops=part.flops + flops, bytes=part.bytes + size, **more)
-    return sorted(found.values(), key=lambda part: -part.seconds)
+    def call(kernel: Kernel, *arguments):
+        calls.append((kernel.operation.name, tuple(a.copy() if hasattr(a, "copy") else a for a in arguments)))
+        return kernel(*arguments)
+
+    training_step(network.on(backend), backend.to_device(X), backend.to_device(Y), RATE, Through(backend, call))
+    return calls
 
 
 def seconds_of_step(network: Network, X, Y, backend: Backend) -> float:
     """Time of a whole step, in seconds: all its calls and the Python code between them."""
     there, X, Y = network.on(backend), backend.to_device(X), backend.to_device(Y)
     return devices.seconds(lambda: training_step(there, X, Y, RATE, backend), backend.device)
-
-
-def seconds_of_products(parts: Collection[Part]) -> float:
-    """Seconds of the matrix products, whose work grows with the square of a layer's width."""
-    return sum(part.seconds for part in parts if part.operation in PRODUCTS)
 
 
 @dataclass

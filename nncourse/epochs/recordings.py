@@ -5,15 +5,11 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from nncourse.cuda.recording import Recording
+from nncourse.cuda.recording import most_steps as most_steps
 from nncourse.epochs.dense import batches
 
 MOST_STEPS = 50  # in one recording
-MOST_NUMBERS = 1 << 24  # in the samples of one recording: 64 MB
-
-
-def most_steps(batch: int, numbers_a_sample: int, most: int = MOST_STEPS) -> int:
-    """How many steps on such batches to put into one recording."""
-    return min(most, max(1, MOST_NUMBERS // (batch * numbers_a_sample)))
 
 
 def record(stream: Any, changed: Sequence[Any], X: Any, Y: Any, batch: int, step: Callable) -> SimpleNamespace:
@@ -26,12 +22,12 @@ def record(stream: Any, changed: Sequence[Any], X: Any, Y: Any, batch: int, step
 
     step(X[:batch], Y[:batch], 0)  # compiles and loads all kernels, which is forbidden while recording
     stream.synchronize()
-    stream.begin_capture()
-    try:
+
+    def steps() -> None:
         for number, rows in enumerate(batches(len(X), batch)):
             step(X[rows], Y[rows], number)
-    finally:
-        graph = stream.end_capture()
+
+    graph = Recording(steps)
     ready, lock = cupy.cuda.Event(disable_timing=True), threading.Lock()
     # A graph does not keep the arrays of its kernels alive. `step` holds those that are not named here.
     return SimpleNamespace(changed=changed, X=X, Y=Y, step=step, graph=graph, ready=ready, lock=lock)
@@ -57,7 +53,7 @@ def replay(made: SimpleNamespace, changed: Sequence[Any], X: Any, Y: Any, begin:
             made.X[...] = X[start : start + size]
             made.Y[...] = Y[start : start + size]
             begin(start)
-            made.graph.launch()
+            made.graph.replay()
         for own, array in zip(made.changed, changed, strict=True):
             array[...] = own
         made.ready.record()

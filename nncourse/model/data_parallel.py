@@ -5,6 +5,7 @@ those of one device with whole batches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,23 +55,65 @@ def data_parallel_epoch(
     batch add them over the group. At the end running statistics become the mean over the members. `on_rows` is called
     with the number of rows that this member computes next.
     """
-    steps = []
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        own = shard(len(batch), group.rank, group.size, shares)
-        weight = (own.stop - own.start) / len(batch)
-        together = synchronise
-        if synchronise and min(shard_sizes(len(batch), group.size, shares)) == 0:
-            # A member without rows has no statistics to add: all members compute all of this small batch.
-            own, weight, together = slice(0, len(batch)), 1 / group.size, False
-        here = position._replace(first=start + own.start, group=group if together else None)
-        steps.append((batch[own], weight, here))
-    own_samples = in_turn(X, [rows for rows, _, _ in steps])
-    for samples, (rows, weight, here) in zip(own_samples, steps, strict=True):
+    parts = parts_of_epoch(len(order), batch_size, group, synchronise, shares)
+    own_samples = in_turn(X, [order[part.rows] for part in parts])
+    for samples, part in zip(own_samples, parts, strict=True):
         if on_rows:
-            on_rows(len(rows))
-        shared_gradient(network, samples, Y[rows], weight, backend, group, here)
-        optimizer.step(network.flat_parameters, network.flat_gradient, rate, backend)
+            on_rows(part.size)
+        here = position._replace(first=part.rows.start, group=group if part.together else None)
+        shared_step(network, samples, Y[order[part.rows]], part, rate, backend, optimizer, here, group)
+    mean_statistics(network, group)
+
+
+class Part(NamedTuple):
+    """A member's rows of a batch, counted from the epoch's first, and their weight: own rows / all rows of the batch.
+
+    `together`: layers with statistics of the batch add them over the group.
+    """
+
+    rows: slice
+    weight: float = 1.0
+    together: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.rows.stop - self.rows.start
+
+
+def parts_of_epoch(
+    rows: int, batch_size: int, group: Group, synchronise: bool = False, shares: Sequence[float] | None = None
+) -> list[Part]:
+    """This member's part of each batch of an epoch of so many rows."""
+    parts = []
+    for start in range(0, rows, batch_size):
+        size = min(batch_size, rows - start)
+        own = shard(size, group.rank, group.size, shares)
+        weight, together = (own.stop - own.start) / size, synchronise
+        if synchronise and min(shard_sizes(size, group.size, shares)) == 0:
+            # A member without rows has no statistics to add: all members compute all of this small batch.
+            own, weight, together = slice(0, size), 1 / group.size, False
+        parts.append(Part(slice(start + own.start, start + own.stop), weight, together))
+    return parts
+
+
+def shared_step(
+    network: Network,
+    X: Array,
+    Y: Array,
+    part: Part,
+    rate: float,
+    backend: Calls,
+    optimizer: Optimizer,
+    position: StepPosition,
+    group: Group,
+) -> None:
+    """A step of all members together; each is given its own part of the batch."""
+    shared_gradient(network, X, Y, part.weight, backend, group, position)
+    optimizer.step(network.flat_parameters, network.flat_gradient, rate, backend)
+
+
+def mean_statistics(network: Network, group: Group) -> None:
+    """The end of an epoch: running statistics become the mean over the members."""
     if network.statistics:
         group.all_reduce(network.flat_statistics)
         network.flat_statistics /= group.size

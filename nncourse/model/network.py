@@ -421,7 +421,8 @@ def training_step(
             optimizer.steps += 1
         return
     for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend, position), strict=True):
-        place[...] = gradient
+        if gradient is not place:  # a recorded step writes some there at once
+            place[...] = gradient
     if optimizer:
         optimizer.step(network.flat_parameters, network.flat_gradient, learning_rate, backend)
     else:

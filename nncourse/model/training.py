@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -14,15 +15,25 @@ from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture, Rule
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
-from nncourse.group import ALONE, Group, shard, shard_sizes, total
-from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
+from nncourse.group import ALONE, Group, shard_sizes, total
+from nncourse.model.data_parallel import (
+    Part,
+    begin_alike,
+    data_parallel_epoch,
+    mean_statistics,
+    own_pieces,
+    parts_of_epoch,
+)
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, cost_of, threads_for, training_step
 from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
+from nncourse.model.recorded_steps import RecordedEpoch
 
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
 FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
+
+TrainEpoch = Callable[[Array, float, StepPosition], None]  # train_epoch(order, rate, position)
 
 
 @dataclass(frozen=True)
@@ -39,8 +50,9 @@ class Epoch:
 class History:
     """What happened, epoch by epoch. `stopped` says in one line why training ended early, `interrupted` if by Ctrl-C.
 
-    `kernel` is the kernel that computed fused epochs, or "steps" for one call an operation. `note` says why it was not
-    the backend's own kernel. `threads` is how many of BLAS computed the last epoch's products on the CPU.
+    `kernel` is the kernel that computed fused epochs, or "steps" for one call an operation, or "recorded_steps" where
+    these calls were recorded and replayed. `note` says why it was not the backend's own kernel, and why nothing was
+    recorded on a GPU. `threads` is how many of BLAS computed the last epoch's products on the CPU.
     """
 
     epochs: list[Epoch] = field(default_factory=list)
@@ -85,6 +97,7 @@ def train(
     shares: Sequence[float] | None = None,
     on_rows: Callable[[int], None] | None = None,
     threads: int | None = None,
+    record: bool = True,
 ) -> History:
     """Train `network` in place.
 
@@ -104,6 +117,7 @@ def train(
     on_rows: is called with the number of rows that this member computes next.
     threads: of BLAS on the CPU, for each member; by default as many as pay, chosen anew for each epoch. One thread and
         several may differ in the last bits of a product.
+    record: on a GPU, record the kernels of some steps and replay them; False launches each kernel from Python.
 
     Returns the costs and seconds of each epoch. Training ends early if the cost is no longer finite, and on Ctrl-C.
     Then the network keeps the best parameters so far, by the validation cost if there is one. A member that is
@@ -146,13 +160,16 @@ def train(
             threads_for(there, batch_size / group.size, backend, threads) as blas,
             tqdm(numbers, total=epochs, unit="epoch", disable=not progress, mininterval=0.2, leave=False) as bar,
         ):
+            first = rate_of(epochs_done + 1)
+            recorded = None
+            if record and backend.device == "gpu" and not isinstance(X, HostSamples):
+                changes = schedule is not None
+                recorded = partial(RecordedEpoch, there, optimizer, backend, X, Y, first, seed, rate_changes=changes)
             if group.size == 1:
-                train_epoch = _made_ready(
-                    backend, history, there, optimizer, X, Y, batch_size, rate_of(epochs_done + 1)
-                )
+                train_epoch = _made_ready(backend, history, there, optimizer, X, Y, batch_size, first, recorded)
             else:
                 train_epoch = _made_ready_together(
-                    backend, history, there, optimizer, X, Y, batch_size, group, synchronise, shares, on_rows
+                    backend, history, there, optimizer, X, Y, batch_size, group, synchronise, shares, on_rows, recorded
                 )
             if history.note and progress:
                 bar.write(history.note)
@@ -265,11 +282,12 @@ def _made_ready(
     Y: Array,
     batch_size: int,
     rate: float,
-) -> Callable[[Array, float, StepPosition], None]:
+    recorded: Callable[..., TrainEpoch] | None = None,
+) -> TrainEpoch:
     """train_epoch(order, rate, position): by the backend's kernel for fused epochs, by its fallback, or step by step.
 
     It is tried on a few batches with a copy of the parameters, so that nothing is compiled later. The reason for a
-    fallback goes to history.note.
+    fallback goes to history.note. `recorded` makes a RecordedEpoch.
     """
     names, reason = fused_epochs(network, optimizer)
     if isinstance(X, HostSamples):
@@ -304,7 +322,9 @@ def _made_ready(
         history.kernel = kernel.name
         return lambda order, rate, position: _fused(kernel, network, X[order], Y[order], batch_size, rate, optimizer)
     history.kernel = "steps"
-    history.note = reason if backend.epochs else ""
+    history.note = reason if backend.epochs or isinstance(X, HostSamples) else ""
+    if recorded and (made := _made_recorded(history, recorded, parts_of_epoch(len(X), batch_size, ALONE))):
+        return made
     training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(optimizer), StepPosition())
 
     def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
@@ -332,7 +352,8 @@ def _made_ready_together(
     synchronise: bool,
     shares: Sequence[float] | None,
     on_rows: Callable[[int], None] | None,
-) -> Callable[[Array, float, StepPosition], None]:
+    recorded: Callable[..., TrainEpoch] | None = None,
+) -> TrainEpoch:
     """The same for a group: step by step, since the gradients of each batch are added over its members."""
     for name, kernel in backend.epochs.items():
         if name in backend.asked:
@@ -340,18 +361,43 @@ def _made_ready_together(
             raise CourseError(f"{name} ({kernel.name}) {alone}; these are {group.size}: leave it out")
     history.kernel = "steps"
     history.note = f"trained step by step, since {group.size} processes add their gradients" if backend.epochs else ""
-    own = shard(min(batch_size, len(X)), group.rank, group.size, shares)
-    if own.start < own.stop:
-        tried = network.with_flat_parameters(network.flat_parameters.copy())
+    parts = parts_of_epoch(len(X), batch_size, group, synchronise, shares)
+    made = None
+    if recorded and getattr(group, "queued", False):
+        group.all_reduce(network.flat_gradient)  # its first exchange connects the members, which cannot be recorded
+        made = _made_recorded(history, partial(recorded, group=group, on_rows=on_rows), parts)
+    elif recorded:
+        _not_recorded(history, "its processes exchange through the host's memory")
+    if parts[0].size and not made:
+        own, tried = parts[0].rows, network.with_flat_parameters(network.flat_parameters.copy())
         training_step(tried, X[own], Y[own], 0.0, backend, copy.deepcopy(optimizer), StepPosition())
     evaluate(network, X[:1], Y[:1], backend)
     group.barrier()  # so that the first epoch's seconds do not include waiting for a member that still compiles
 
     def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
-        parts = (group, synchronise, shares, on_rows)
-        data_parallel_epoch(network, X, Y, order, batch_size, rate, backend, optimizer, position, *parts)
+        if made:
+            made(order, rate, position)
+            mean_statistics(network, group)
+        else:
+            more = (group, synchronise, shares, on_rows)
+            data_parallel_epoch(network, X, Y, order, batch_size, rate, backend, optimizer, position, *more)
 
     return train_epoch
+
+
+def _made_recorded(history: History, recorded: Callable[..., TrainEpoch], parts: Sequence[Part]) -> TrainEpoch | None:
+    """An epoch of these parts by recorded steps; None, and the reason in history.note, if they cannot be recorded."""
+    try:
+        made = recorded(parts=parts)
+    except DoesNotFitError as error:
+        _not_recorded(history, str(error))
+        return None
+    history.kernel = "recorded_steps"
+    return made
+
+
+def _not_recorded(history: History, reason: str) -> None:
+    history.note = "; ".join(filter(None, (history.note, f"steps are not recorded: {reason}")))
 
 
 def _fused(

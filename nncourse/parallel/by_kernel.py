@@ -23,6 +23,8 @@ class ByKernel:
     types: counts, costs, times. `sums` counts the kernel's calls.
     """
 
+    queued = False  # its kernel computes on the CPU
+
     def __init__(self, group: Group, kernel: Callable[[Group, np.ndarray], Any]):
         self.group, self.kernel, self.sums = group, kernel, 0
         self.rank, self.size, self.device = group.rank, group.size, group.device

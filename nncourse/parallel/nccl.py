@@ -22,6 +22,7 @@ class NCCLGroup:
     """
 
     device = "gpu"
+    queued = True  # exchanges wait for no other process on the CPU, so that steps with them can be recorded
 
     def __init__(self, communicator: Any = None):
         self.communicator = communicator or mpi().COMM_WORLD

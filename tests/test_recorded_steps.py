@@ -1,0 +1,233 @@
+"""Recorded steps: on a GPU the same numbers as the plain loop, bit for bit; without one, with a stand-in for CUDA."""
+
+import contextlib
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from trainings import same, stop_after
+
+from benchmarks.recorded import naive_backend
+from cuda_on_cpu.source import parameters
+from nncourse.backend import choose
+from nncourse.group import ALONE, Alone
+from nncourse.kernels import kernel as kernels
+from nncourse.model import recorded_steps
+from nncourse.model.data_parallel import Part, data_parallel_epoch, parts_of_epoch
+from nncourse.model.image_layers import Dropout
+from nncourse.model.layers import StepPosition
+from nncourse.model.network import Network, make_network, training_step
+from nncourse.model.optimizers import SGD, AdaGrad, Adam, RMSProp, step_decay
+from nncourse.model.recorded_steps import RecordedEpoch
+from nncourse.model.training import train, train_step_by_step
+
+
+class Recording:
+    """A recording of launches on the emulator."""
+
+    now: list | None = None
+
+    def __init__(self, work):
+        Recording.now = self.launches = []
+        try:
+            work()
+        finally:
+            Recording.now = None
+
+    def change(self, launch, numbers):
+        for place, number in numbers.items():
+            launch.arguments[place] = launch.dtypes[place].type(number)
+
+    def replay(self):
+        for begin, arguments in self.launches:
+            begin(arguments)
+
+
+class Launch:
+    def __init__(self, dtypes):
+        _, self.arguments = Recording.now[-1]
+        self.dtypes = dtypes
+
+
+@pytest.fixture
+def cuda(cuda_somewhere, monkeypatch):
+    """Kernels on the emulator; streams and recordings are stand-ins."""
+    really = kernels.launch
+
+    def launch(source, function, grid, block, arguments, *more, **options):
+        def begin(arguments):
+            really(source, function, grid, block, arguments, *more, **options)
+
+        assert len(arguments) == len(parameters(source, function))
+        begin(arguments) if Recording.now is None else Recording.now.append((begin, list(arguments)))
+
+    event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
+    stream = contextlib.nullcontext()
+    stream.record, stream.wait_event, stream.synchronize = (lambda *events: event,) * 3
+    streams = {"Stream": lambda **options: stream, "get_current_stream": lambda: stream}
+    memory = {"MemoryPool": lambda: SimpleNamespace(malloc=None), "using_allocator": contextlib.nullcontext}
+    events = {"Event": lambda **options: event}
+    cupy = SimpleNamespace(cuda=SimpleNamespace(**streams, **memory, **events))
+    cupy.empty, cupy.asarray, cupy.take = np.empty, np.asarray, np.take
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    for name, there in (("Recording", Recording), ("Launch", Launch)):
+        monkeypatch.setattr(recorded_steps, name, there)
+    monkeypatch.setattr(kernels, "launch", launch)
+    monkeypatch.setattr(recorded_steps, "MOST_STEPS", 2)
+    return choose("cuda", emulate=True)
+
+
+def dropping() -> Network:
+    first, last = make_network([3, 6, 2], "tanh").layers
+    return Network([first, Dropout(0.4), last])
+
+
+NETWORKS = {
+    "dense": lambda: make_network([3, 5, 2]),
+    "softmax": lambda: make_network([3, 4, 4, 2], "relu", "categorical_cross_entropy"),
+    "dropout": dropping,
+    "images": lambda: make_network("image1x3x1,conv2x1,2", "relu"),
+}
+OPTIMIZERS = {
+    "sgd": SGD,
+    "momentum": lambda: SGD(momentum=0.9),
+    "adam": lambda: Adam(l2=0.01),
+    "general adam": lambda: Adam(beta1=0.8),
+    "rmsprop": RMSProp,
+    "adagrad": AdaGrad,
+}
+CASES = [("dense", name) for name in OPTIMIZERS] + [(name, "adam") for name in NETWORKS if name != "dense"]
+
+
+def problem(network: Network, n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    Y = np.eye(network.sizes[-1], dtype=np.float32)[rng.integers(0, network.sizes[-1], n)]
+    return rng.standard_normal((n, *network.input_shape), dtype=np.float32), Y
+
+
+@pytest.mark.parametrize("name, kind", CASES)
+def test_replayed_steps_are_the_plain_steps(cuda, name, kind):
+    batch, n = 3, 17  # five full batches, so two recordings of two steps, and one with the last and a smaller batch
+    trained = []
+    for recorded in (False, True):
+        network, optimizer = NETWORKS[name](), OPTIMIZERS[kind]()
+        X, Y = problem(network, n)
+        if recorded:
+            before = network.flat_parameters.copy()
+            parts = parts_of_epoch(n, batch, ALONE)
+            epoch = RecordedEpoch(network, optimizer, cuda, X, Y, 0.1, 7, parts, rate_changes=True)
+            assert optimizer.steps == 0 and np.array_equal(before, network.flat_parameters)
+            assert len(epoch.recorded) == 2
+        for number in (1, 2, 3):
+            order = np.random.default_rng(number).permutation(n)
+            rate, position = 0.1 / number, StepPosition(7, number)
+            if recorded:
+                epoch(order, rate, position)
+            else:
+                train_step_by_step(network, X[order], Y[order], batch, rate, cuda, optimizer, position)
+        trained.append((network, optimizer))
+    assert same(*trained)
+
+
+def test_steps_on_the_same_rows_are_recorded(cuda):
+    """As step_profile() does."""
+    (X, Y), trained = problem(NETWORKS["dense"](), 4), []
+    for recorded in (False, True):
+        network, optimizer = NETWORKS["dense"](), Adam()
+        parts = [Part(slice(0, 4))] * 3
+        if recorded:
+            RecordedEpoch(network, optimizer, cuda, X, Y, 0.1, 0, parts)(np.arange(4), 0.1, StepPosition())
+        for _ in () if recorded else parts:
+            training_step(network, X, Y, 0.1, cuda, optimizer)
+        trained.append((network, optimizer))
+    assert same(*trained)
+
+
+# ---- on a GPU, by train()
+
+BY_STEPS = {"dense_forward": "naive"}  # a chosen kernel: no fused epochs
+DENSE, HALVED = "30,60,10,2", step_decay(0.01, 1, 0.5)
+ON_GPU = [(DENSE, kind, BY_STEPS, HALVED) for kind in OPTIMIZERS]
+ON_GPU += [(DENSE, "adam", "naive", None), (DENSE, "sgd", BY_STEPS | {"sgd_update": "cupy"}, None)]
+ON_GPU += [("dropout", "adam", BY_STEPS, None)]
+ON_GPU += [("image1x8x8,conv4x3same,batchnorm,pool2,conv2x3,pool2,8,2", "momentum", BY_STEPS, None)]
+
+
+def trained(words: str, kind: str, kernels, **options) -> tuple:
+    """Network, optimizer and history of a training. The epochs have a smaller last batch."""
+    network = dropping() if words == "dropout" else make_network(words, "relu", "categorical_cross_entropy", seed=1)
+    optimizer, (X, Y) = OPTIMIZERS[kind](), problem(network, 1001)
+    backend = naive_backend() if kernels == "naive" else choose("cuda", **kernels)
+    options = {"epochs": 3, "batch_size": 32, "seed": 5} | options
+    return network, optimizer, train(network, X, Y, backend, optimizer=optimizer, **options)
+
+
+@pytest.mark.parametrize("words, kind, kernels, schedule", ON_GPU)
+def test_recorded_training_is_the_plain_one(gpu, words, kind, kernels, schedule):
+    plain = trained(words, kind, kernels, schedule=schedule, record=False)
+    recorded = trained(words, kind, kernels, schedule=schedule)
+    assert (plain[-1].kernel, recorded[-1].kernel) == ("steps", "recorded_steps") and not recorded[-1].note
+    assert same(plain, recorded) and np.array_equal(plain[0].flat_statistics, recorded[0].flat_statistics)
+
+
+@pytest.mark.parametrize(
+    "kernels, kind, schedule, why",
+    [
+        ({"dense_forward": "cupy"}, "sgd", None, "dense_forward (cupy) cannot be recorded"),
+        (BY_STEPS | {"adam_update": "cupy"}, "adam", None, "adam_update (cupy) gets another c1 in each step"),
+        (BY_STEPS | {"sgd_update": "cupy"}, "sgd", HALVED, "sgd_update (cupy) gets another rate"),
+    ],
+)
+def test_what_cannot_be_recorded_is_said_and_trained(gpu, kernels, kind, schedule, why):
+    plain, ours = (trained(DENSE, kind, kernels, schedule=schedule, record=record) for record in (False, True))
+    assert ours[-1].kernel == "steps" and why in ours[-1].note and not plain[-1].note and same(plain, ours)
+
+
+def test_a_recorded_training_goes_on_as_if_it_had_never_stopped(gpu):
+    import cupy
+
+    whole = trained(DENSE, "adam", BY_STEPS)
+    network, optimizer = make_network(DENSE, "relu", "categorical_cross_entropy", seed=1), OPTIMIZERS["adam"]()
+    X, Y = problem(network, 1001)
+    for done, epochs in ((0, 1), (1, 2)):
+        options = {"epochs": epochs, "epochs_done": done, "batch_size": 32, "seed": 5, "optimizer": optimizer}
+        with cupy.cuda.Stream(non_blocking=True):  # another stream than the default
+            train(network, X, Y, choose("cuda", **BY_STEPS), **options)
+    assert same(whole, (network, optimizer))
+
+
+def test_an_interrupted_recording_keeps_the_best_parameters(gpu):
+    network, *_, history = trained(DENSE, "adam", BY_STEPS, epochs=100, on_epoch=stop_after(2))
+    assert history.interrupted and len(history.epochs) == 2 and np.isfinite(network.flat_parameters).all()
+
+
+@pytest.mark.parametrize("words", [DENSE, "image1x8x8,conv4x3same,batchnorm,pool2,8,2"])
+def test_exchanges_by_nccl_are_recorded(gpu, words):
+    import cupy
+
+    from nncourse.parallel.nccl import nccl
+
+    library, backend = nccl(), choose("cuda", **BY_STEPS)
+    members = library.NcclCommunicator(1, library.get_unique_id(), 0)
+
+    class One(Alone):
+        def all_reduce(self, vector):
+            where, stream = vector.data.ptr, cupy.cuda.get_current_stream().ptr
+            members.allReduce(where, where, vector.size, library.NCCL_FLOAT32, library.NCCL_SUM, stream)
+
+    group, found = One("gpu"), []
+    for recorded in (False, True):
+        network = make_network(words, "relu", "categorical_cross_entropy", seed=1).on(backend)
+        optimizer, (X, Y) = Adam(), map(backend.to_device, problem(network, 101))
+        group.all_reduce(network.flat_gradient)
+        parts = parts_of_epoch(101, 32, group, synchronise=True)
+        epoch = RecordedEpoch(network, optimizer, backend, X, Y, 0.01, 5, parts, group=group) if recorded else None
+        for number in (1, 2):
+            order, position = cupy.asarray(np.random.default_rng(number).permutation(101)), StepPosition(5, number)
+            if epoch:
+                epoch(order, 0.01, position)
+            else:
+                data_parallel_epoch(network, X, Y, order, 32, 0.01, backend, optimizer, position, group, True)
+        found.append((network, optimizer))
+    assert same(*found)
