@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from trainings import same, stop_after
 
-from nncourse import datasets
+from nncourse import catalogue, datasets
 from nncourse.architecture import Windows
 from nncourse.backend import choose
 from nncourse.epochs.network import network_epoch
@@ -295,6 +295,7 @@ def test_a_fused_epoch_is_for_plain_sgd_only(moons, kind):
 def any_rule(monkeypatch):
     """A kernel `numpy` of network_epoch: the reference in float32, for chains without a pool."""
     monkeypatch.setattr(network_epoch, "kernels", dict(network_epoch.kernels))
+    monkeypatch.setitem(catalogue.EPOCHS, "network", (("network",), ()))
 
     @network_epoch.kernel("numpy", device="cpu")
     def by_reference(parameters, M, V, architecture, *arguments):
