@@ -162,7 +162,7 @@ class TextProcess:
         if answer.get("no_function"):
             return Fault("name", {"said": f"{self.file}: {said['text']}"})
         if said["type"] == "NameError":
-            return raised(said | {"names": self._names()}, ("annotation",))
+            return raised(said | {"names": self._names()}, ())
         words = f"{self.file}: cannot be run: {said['type']}: {said['text']}"
         return Fault(kind, {"said": words, "python": True})
 

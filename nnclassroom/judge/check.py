@@ -28,7 +28,7 @@ from cuda_on_cpu.emulate import ORDERS, EmulationError
 from cuda_on_cpu.nvrtc import CudaCompileError
 from cuda_on_cpu.program import UNSET
 from nnclassroom.judge import budget
-from nnclassroom.judge.answer_process.results import SENTINEL, described, said_of
+from nnclassroom.judge.answer_process.results import SENTINEL, described, is_locked, said_of
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nnclassroom.judge.clues import mistake_in, not_reached, numbers_of
 from nnclassroom.judge.time_limit import never_ends
@@ -299,7 +299,11 @@ def returned(
         None if values is not result else len(values),
         [devices.to_device(value, "cpu") if isinstance(value, array_type) else None for value in values],
         {named.name: on_host[named.name] for named in operation.shapes.in_place if named.name in on_host},
-        [name for name, value in on_host.items() if not np.array_equal(value, unchanged[name], equal_nan=True)],
+        [
+            name
+            for name, value in on_host.items()
+            if not np.array_equal(value, unchanged[name], equal_nan=True) or is_locked(arrays[name])
+        ],
         given,
     )
 
@@ -546,7 +550,7 @@ def _values_fault(
         return None
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     margin = float(np.broadcast_to(allowed, reference.shape)[first])
-    around = f" ± {margin:.1g}" if margin else ""
+    around, digits = f" ± {margin:.1g}" if margin else "", ".7g" if named.kind == "float" else ".0f"
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
     unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
     nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE)
@@ -561,8 +565,8 @@ def _values_fault(
         "wrong": int(wrong.sum()),
         "size": wrong.size,
         "place": place_of(operation, named, first, known),
-        "got": f"{got[first]:.7g}",
-        "expected": "NaN" if np.isnan(reference[first]) else f"{reference[first]:.7g}{around}",
+        "got": f"{got[first]:{digits}}",
+        "expected": "NaN" if np.isnan(reference[first]) else f"{reference[first]:{digits}}{around}",
         "nan": nan,
         "unset": unset,
         "nans": "nan" in operation.trial.edge_cases and any(np.isnan(value).any() for value in floats),
@@ -572,8 +576,9 @@ def _values_fault(
     if missed:
         facts |= {"nan": False, "advice": "", "covers": returned.covers, "shape": got.shape}
     if named.kind == "float" and named.name not in operation.names:
-        sizes = operation.sizes(*known)
-        facts |= _factor(got, reference, sizes | _products(operation, named, sizes))
+        steps, sizes = operation.shapes.whole_in_formulas, dict(operation.sizes(*known))
+        sizes |= _products(operation, named, sizes)
+        facts |= _factor(got, reference, allowed, {name: sizes[name] for name in sizes if name not in steps})
     return Fault("wrong value", facts)
 
 
@@ -584,13 +589,17 @@ def _products(operation: Operation, named: Argument, sizes: Mapping[str, Any]) -
     return {" · ".join(names): prod(sizes[name] for name in names) for names in several}
 
 
-def _factor(got: np.ndarray, reference: np.ndarray, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """The number by which all elements are wrong, if there is one, and the names of the sizes that it may stand for."""
+def _factor(got: np.ndarray, reference: np.ndarray, allowed: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The number by which all elements are wrong, if there is one, and the names of the sizes that it may stand for.
+
+    allowed: the error that a right element may have; it grows with the factor.
+    """
     counted = np.isfinite(reference) & (reference != 0)
     if not counted.any() or not np.isfinite(got[counted]).all():
         return {}
     factor = float(np.median(got[counted].astype(np.float64) / reference[counted]))
-    if not factor or not np.allclose(got[counted], factor * reference[counted], rtol=1e-4, atol=1e-30):
+    right, error = factor * reference[counted], abs(factor) * np.broadcast_to(allowed, got.shape)[counted]
+    if not factor or (np.abs(got[counted] - right) > error + 1e-4 * np.abs(right)).any():
         return {}
     whole = max(abs(factor), 1 / abs(factor))
     alike = [name for name, size in sizes.items() if isinstance(size, int) and abs(whole - size) < 1e-4 * size]

@@ -79,4 +79,4 @@ def _listed(arrays: dict[str, np.ndarray]) -> str:
 def _numbers(values: np.ndarray) -> str:
     if values.ndim:
         return f"[{', '.join(map(_numbers, values))}]"
-    return f"{values:.6g}"
+    return f"{values:.6g}" if values.dtype.kind == "f" else f"{values}"

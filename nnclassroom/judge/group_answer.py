@@ -20,7 +20,7 @@ from nnclassroom.judge.verdict import Case, Fault, Verdict
 from nncourse.parallel.simulation.faults import ExchangeError
 from nncourse.parallel.simulation.world import MEETINGS, World
 
-SECONDS = 1.0  # of computing, for a member in one case: all cases are small
+SECONDS = 2.0  # of computing, for a member in one case: all cases are small
 PARAMETERS = {
     "send": ("vector", "to", "tag"),
     "receive": ("vector", "source", "tag"),

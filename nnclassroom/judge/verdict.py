@@ -64,7 +64,7 @@ PHRASES = {
     "numbers": "{given}: yours {yours}, expected {wanted}",
     "transposed": ": rows and columns are exchanged, and the numbers are right",
     "besides": "; and {other}",
-    "not reached": "; no thread came there: {name} is {size}, and the launch covers {covered}{last}",
+    "not reached": "; no thread came there: {name} has shape {shape}, and the launch covers {covered}{last}",
     "covered": "{count} in {axis}",
     "last index": ": is x the last index?",
     "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
@@ -109,7 +109,6 @@ HINTS = {
     "numba apart": "; Numba belongs into a kernel named numba: write loops there, which it then compiles",
     "three to maximum": "; np.maximum and np.minimum take two arrays, and write into a third: nest two calls",
     "computes": "; a kernel computes, and needs only math, functools and their like",
-    "annotation": "; a type hint is a name too: leave it out, or import it inside the cell",
     "returned nothing": "; all_reduce, broadcast and receive return nothing: they change the vector",
     "no cupy": "; without a GPU xp is NumPy here, which lacks what only CuPy has",
 }
@@ -230,8 +229,7 @@ def _not_reached(facts: Mapping[str, Any]) -> str:
     counts = [PHRASES["covered"].format(count=count, axis=axis) for axis, count in zip("xyz", covers, strict=False)]
     fits = len(covers) == len(shape) and all(map(int.__ge__, covers, reversed(shape)))
     last = PHRASES["last index"] if fits and len(shape) > 1 else ""
-    size = " × ".join(map(str, shape))
-    return PHRASES["not reached"].format(name=facts["name"], size=size, covered=", ".join(counts), last=last)
+    return PHRASES["not reached"].format(name=facts["name"], shape=shape, covered=", ".join(counts), last=last)
 
 
 def _factor(facts: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ def described(value, arguments: dict, earlier: list, array_type: type = np.ndarr
     kind = type(value)
     if kind is array_type:
         about = {"what": "array", "dtype": value.dtype.str, "shape": list(value.shape)}
-        about["writable"] = bool(getattr(value.flags, "writeable", True))
+        about["writable"] = not is_locked(value)
         for name, argument in arguments.items():
             if value is argument:
                 return about | {"same": name}
@@ -31,6 +31,11 @@ def described(value, arguments: dict, earlier: list, array_type: type = np.ndarr
     if kind is Remote:
         return {"what": "other", "type": value._type, "object": value._number}
     return {"what": "other", "type": kind.__name__[:60], "length": len(value) if kind in (tuple, list) else None}
+
+
+def is_locked(array) -> bool:
+    """Whether an array cannot be written any more. CuPy's always can."""
+    return not getattr(array.flags, "writeable", True)
 
 
 def _overlap(a, b) -> bool:
