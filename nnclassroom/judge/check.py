@@ -104,7 +104,9 @@ def check(
 ) -> Verdict:
     """Compare a kernel with the operation's float64 reference, on every case until one fails.
 
-    kernel: its name, a Kernel, or any Python function of the operation's arguments.
+    kernel: its name, a Kernel, or any Python function of the operation's arguments, which is judged as the kernel of
+        its own name. Unlike an exercise's, it is called in this process and may use all that there is: the verdict
+        says so.
     device: "cpu", "gpu" or "emulator". By default CUDA kernels run on the GPU where there is one, else under the
         emulator, which finds races too.
     seed: the same seed gives the same numbers; without one they are new each time. cases.py says what is tried.
@@ -125,7 +127,13 @@ def check(
         said = f"a launch of {fixed:,} threads along an axis, whatever the sizes: wanted at most {MOST_FIXED:,}"
         said += ", in a loop over the elements, or a --grid by names of sizes"
         return Verdict(operation.name, kernel.name, "launch", {"said": said})
-    return judge(operation, kernel.name, run, device, seed, sandbox, fixed=fixed, **too_many)
+    verdict = judge(operation, kernel.name, run, device, seed, sandbox, fixed=fixed, **too_many)
+    return replace(verdict, facts={**verdict.facts, "here": _is_plain(kernel)}) if verdict else verdict
+
+
+def _is_plain(kernel: Kernel) -> bool:
+    """Whether it is a plain function, which no file and no exercise holds."""
+    return not kernel.where
 
 
 @singledispatch
@@ -260,8 +268,12 @@ def run_here(
         nan = any(np.isnan(reference).any() for reference in references.values())
         fill = HUGE if nan or memory.calls % 3 == 0 else np.nan
         options = {**options, "out": out_of(operation, references, lambda values: copied(values, OUTPUT_GUARD), fill)}
+    plain = _is_plain(kernel) and all(isinstance(value, np.ndarray | int | float) for value in case.arguments)
+    before = [devices.to_device(value, device) if isinstance(value, np.ndarray) else value for value in case.arguments]
     try:
         with np.errstate(all="ignore"):  # intermediate overflow is allowed if the result is right
+            for _ in range(case.again if plain else 0):
+                kernel(*map(copy.copy, before))
             result = kernel(*given, **options)
         devices.synchronise(device)
     except CudaCompileError:

@@ -26,27 +26,27 @@ def mistake_in(
     allowed: np.ndarray | float,
     arguments: Sequence[Any],
 ) -> str:
-    """The mistake that gives just this result, in words; "" if none is known.
+    """The mistake that gives just this result, the nearest of several, in words; "" if none is known.
 
     arguments: as they were before the call. wrong: which elements are. allowed: the error that a right one may have.
     """
     if operation.trial.mistakes is None:
         return ""
-    first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    first, found = np.unravel_index(int(np.argmax(wrong)), wrong.shape), list[tuple[float, str]]()
     with np.errstate(all="ignore"):
         for words, results in operation.trial.mistakes(first, *map(float64, arguments)):
             value = np.asarray(results) if isinstance(results, float) else by_result(operation, results)[named.name]
             where = first if value.ndim < got.ndim else ...
             errors = np.broadcast_to(allowed, got.shape)[where]
-            if _is_that(got[where], value, reference[where], wrong[where], errors):
-                return str(words)
-    return ""
+            distance = np.where((got[where] == value) | (np.isnan(got[where]) & np.isnan(value)), 0, got[where] - value)
+            if _is_that(np.abs(distance), value, np.abs(got[where] - reference[where]), wrong[where], errors):
+                found.append((float(np.linalg.norm(distance)), str(words)))
+    return min(found, key=lambda each: each[0])[1] if found else ""
 
 
-def _is_that(got: Any, value: Any, reference: Any, wrong: Any, allowed: Any) -> bool:
-    distance, same = np.abs(got - value), (got == value) | (np.isnan(got) & np.isnan(value))
-    near = same | (distance <= allowed + NEAR * np.abs(value))
-    nearer = same | ~(distance * NEARER > np.abs(got - reference))
+def _is_that(distance: Any, value: Any, from_right: Any, wrong: Any, allowed: Any) -> bool:
+    near = (distance == 0) | (distance <= allowed + NEAR * np.abs(value))
+    nearer = (distance == 0) | ~(distance * NEARER > from_right)
     return bool(np.all(near & (nearer | ~wrong)))
 
 
