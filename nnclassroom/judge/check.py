@@ -28,9 +28,9 @@ from cuda_on_cpu.emulate import ORDERS, EmulationError
 from cuda_on_cpu.nvrtc import CudaCompileError
 from cuda_on_cpu.program import UNSET
 from nnclassroom.judge import budget
-from nnclassroom.judge.answer_process.results import SENTINEL, described, is_locked, said_of
+from nnclassroom.judge.answer_process.results import SENTINEL, UNWRITTEN, described, is_locked, said_of
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
-from nnclassroom.judge.clues import mistake_in, not_reached, numbers_of
+from nnclassroom.judge.clues import kind_of_nan, mistake_in, not_reached, numbers_of
 from nnclassroom.judge.time_limit import never_ends
 from nnclassroom.judge.tolerance import allowed_error, references_of
 from nnclassroom.judge.verdict import OPEN, RIGHT, Case, Fault, Verdict
@@ -84,7 +84,9 @@ class Returned:
     arguments: tuple[Any, ...]
     outside: bool = False  # whether it wrote to the guard elements
     otherwise: Fault | None = None  # what is wrong although the values are right
-    covers: tuple[int, ...] = ()  # of a CUDA kernel: how many elements its launch covers in x, y, z
+    # Of a CUDA kernel: how many elements its launch covers in x, y, z, and how many threads its block has.
+    covers: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
 
 
 @dataclass
@@ -266,14 +268,14 @@ def run_here(
         references = references_of(operation, case.arguments)
         memory.calls += 1
         nan = any(np.isnan(reference).any() for reference in references.values())
-        fill = HUGE if nan or memory.calls % 3 == 0 else np.nan
+        fill = HUGE if nan or memory.calls % 3 == 0 else UNWRITTEN
         options = {**options, "out": out_of(operation, references, lambda values: copied(values, OUTPUT_GUARD), fill)}
     plain = _is_plain(kernel) and all(isinstance(value, np.ndarray | int | float) for value in case.arguments)
-    before = [devices.to_device(value, device) if isinstance(value, np.ndarray) else value for value in case.arguments]
+    again = case.again if plain else 0
     try:
         with np.errstate(all="ignore"):  # intermediate overflow is allowed if the result is right
-            for _ in range(case.again if plain else 0):
-                kernel(*map(copy.copy, before))
+            for _ in range(again):
+                kernel(*(_there(value, device) for value in case.arguments))
             result = kernel(*given, **options)
         devices.synchronise(device)
     except CudaCompileError:
@@ -293,8 +295,13 @@ def run_here(
     values = result if found.several is not None else (result,)
     memory.earlier = [*memory.earlier, *(value for value in values if not any(value is each for each in given))][-6:]
     found.outside = any((cells != bits).any() for cells, bits in guards)
-    found.covers = kernel.covers(*case.arguments) if isinstance(kernel, CudaKernel) else ()
+    if isinstance(kernel, CudaKernel):
+        found.covers, found.block = kernel.covers(*case.arguments), kernel.block
     return found
+
+
+def _there(value: Any, device: str) -> Any:
+    return devices.to_device(value.copy(), device) if isinstance(value, np.ndarray) else value
 
 
 def returned(
@@ -324,14 +331,14 @@ def out_of(
     operation: Operation,
     references: dict[str, np.ndarray],
     copied: Callable[[np.ndarray], Any] = lambda values: values,
-    fill: float = np.nan,
+    fill: float = UNWRITTEN,
 ) -> Any:
     """The `out` of a CUDA kernel: an unwritten array for each new result, passed through `copied`."""
     arrays = tuple(copied(unwritten(named, references[named.name].shape, fill)) for named in operation.shapes.new)
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def unwritten(result: Argument, shape: tuple[int, ...], fill: float = np.nan) -> np.ndarray:
+def unwritten(result: Argument, shape: tuple[int, ...], fill: float = UNWRITTEN) -> np.ndarray:
     """A result array of `fill`, or SENTINEL for integers, so that an element that is never written is detected."""
     return np.full(shape, fill if result.kind == "float" else SENTINEL, result.dtype)
 
@@ -565,8 +572,9 @@ def _values_fault(
     around, digits = f" ± {margin:.1g}" if margin else "", ".7g" if named.kind == "float" else ".0f"
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
     unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
-    nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE)
-    nan = nan or (got.dtype.kind in "iu" and abs(int(got[first]) - SENTINEL) < MOST_COUNTED)
+    nan = kind_of_nan(got[first])
+    if got[first] == np.float32(HUGE) or (got.dtype.kind in "iu" and abs(int(got[first]) - SENTINEL) < MOST_COUNTED):
+        nan = "unwritten"
     before = dict(zip(operation.names, known, strict=False)).get(named.name)
     untouched = np.isnan(got) | (got == HUGE) | (got == SENTINEL) if before is None else got == before
     missed = bool(returned.covers) and not_reached(wrong, untouched, returned.covers)
@@ -580,13 +588,14 @@ def _values_fault(
         "got": f"{got[first]:{digits}}",
         "expected": "NaN" if np.isnan(reference[first]) else f"{reference[first]:{digits}}{around}",
         "nan": nan,
+        "block": " × ".join(map(str, returned.block)),
         "unset": unset,
         "nans": "nan" in operation.trial.edge_cases and any(np.isnan(value).any() for value in floats),
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
         "advice": mistake_in(operation, named, got, reference, wrong, allowed, given) or advice,
     }
     if missed:
-        facts |= {"nan": False, "advice": "", "covers": returned.covers, "shape": got.shape}
+        facts |= {"nan": "", "advice": "", "covers": returned.covers, "shape": got.shape}
     if named.kind == "float" and named.name not in operation.names:
         steps, sizes = operation.shapes.whole_in_formulas, dict(operation.sizes(*known))
         sizes |= _products(operation, named, sizes)
@@ -609,7 +618,8 @@ def _factor(got: np.ndarray, reference: np.ndarray, allowed: Any, sizes: Mapping
     counted = np.isfinite(reference) & (reference != 0)
     if not counted.any() or not np.isfinite(got[counted]).all():
         return {}
-    factor = float(np.median(got[counted].astype(np.float64) / reference[counted]))
+    with np.errstate(over="ignore"):
+        factor = float(np.median(got[counted].astype(np.float64) / reference[counted]))
     right, error = factor * reference[counted], abs(factor) * np.broadcast_to(allowed, got.shape)[counted]
     if not factor or (np.abs(got[counted] - right) > error + 1e-4 * np.abs(right)).any():
         return {}

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from nnclassroom.judge.answer_process.results import UNWRITTEN_BITS
 from nnclassroom.judge.tolerance import by_result, float64
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.operation import Operation
 
 NEAR = 1e-5  # of a number: where a mistake makes it larger than the right one, its roundings are larger too
 NEARER = 4  # times nearer to what the mistake gives than to what is right
+UNSET_SHARED_BITS, OF_A_GPU_BITS = 0xFFFFFFFF, 0x7FFFFFFF  # NaN of the emulator's shared memory; the only one of a GPU
 MOST_SHOWN = 12  # numbers of all arguments, and of all results
 
 
@@ -48,6 +50,14 @@ def _is_that(distance: Any, value: Any, from_right: Any, wrong: Any, allowed: An
     near = (distance == 0) | (distance <= allowed + NEAR * np.abs(value))
     nearer = (distance == 0) | ~(distance * NEARER > from_right)
     return bool(np.all(near & (nearer | ~wrong)))
+
+
+def kind_of_nan(value: Any) -> str:
+    """Where a NaN comes from, which its bits tell, since arithmetic keeps those of an operand; "" for other numbers."""
+    if not np.isnan(value):
+        return ""
+    kinds = {UNWRITTEN_BITS: "unwritten", UNSET_SHARED_BITS: "shared", OF_A_GPU_BITS: "never set"}
+    return kinds.get(int(np.float32(value).view(np.uint32)), "computed")
 
 
 def not_reached(wrong: np.ndarray, untouched: np.ndarray, covers: tuple[int, ...]) -> bool:

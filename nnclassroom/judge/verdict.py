@@ -69,6 +69,10 @@ PHRASES = {
     "covered": "{count} in {axis}",
     "last index": ": is x the last index?",
     "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
+    "unwritten": " (never set, or added to before it was set)",
+    "computed": " (computed from inf − inf, inf / inf, 0 / 0 or such)",
+    "shared": " (computed from shared memory that none of a block's {block} threads had set, or from a lane that takes "
+    "no part)",
     "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
@@ -211,11 +215,12 @@ def _changed(facts: Mapping[str, Any]) -> str:
 def _why(facts: Mapping[str, Any]) -> str:
     if facts.get("unset"):
         return PHRASES["unset"]
+    kind = facts.get("nan")
+    if kind in ("unwritten", "shared"):
+        return PHRASES[kind].format_map(facts)
     if facts.get("nans"):
         return PHRASES["from nans"]
-    if not facts.get("nan"):
-        return ""
-    return PHRASES["from infinities" if facts.get("infinities") else "never set"]
+    return PHRASES["from infinities" if facts.get("infinities") else kind] if kind else ""
 
 
 def _more(facts: Mapping[str, Any]) -> str:

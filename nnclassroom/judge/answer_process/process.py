@@ -25,7 +25,7 @@ import numpy as np
 from . import confinement
 from .guard import guard
 from .messages import about_array, packed, unpacked
-from .results import SENTINEL, described, is_locked, line_of, said_of
+from .results import SENTINEL, UNWRITTEN, described, is_locked, line_of, said_of
 from .talk import Remote, Talk
 
 LAZY_ANNOTATIONS = __future__.annotations.compiler_flag  # names in type hints need not be known
@@ -41,12 +41,12 @@ class NoFunctionError(NameError):
 
 
 def _filled(make):
-    """np.empty or a similar function, with elements of NaN, which show when they are read before they are written."""
+    """np.empty or a similar function, with elements that show when they are read before they are written."""
 
     def empty(*arguments, **options):
         array = make(*arguments, **options)
         if array.dtype.kind in "fc":
-            array.fill(np.nan)
+            array.fill(UNWRITTEN)
         elif array.dtype.kind == "i" and array.dtype.itemsize >= 4:
             array.fill(SENTINEL)
         return array

@@ -5,7 +5,9 @@ import numpy as np
 from .talk import Remote
 
 LONGEST_TEXT = 300  # characters of an exception
-SENTINEL = -987654321  # fills integer arrays of np.empty while a text is judged; float arrays hold NaN
+# What fills new arrays while a text is judged: integers, and floats with the NaN of these bits, which arithmetic keeps.
+SENTINEL, UNWRITTEN_BITS = -987654321, 0x7FC0F111
+UNWRITTEN = np.array(UNWRITTEN_BITS, np.uint32).view(np.float32)[()]
 
 
 def described(value, arguments: dict, earlier: list, array_type: type = np.ndarray) -> dict:
