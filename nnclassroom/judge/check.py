@@ -32,7 +32,7 @@ from nnclassroom.judge.answer_process.results import SENTINEL, UNWRITTEN, descri
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nnclassroom.judge.clues import kind_of_nan, mistake_in, not_reached, numbers_of
 from nnclassroom.judge.time_limit import never_ends
-from nnclassroom.judge.tolerance import allowed_error, references_of
+from nnclassroom.judge.tolerance import TINY, allowed_error, references_of
 from nnclassroom.judge.verdict import OPEN, RIGHT, Case, Fault, Verdict
 from nncourse import device as devices
 from nncourse.errors import CourseError
@@ -569,7 +569,7 @@ def _values_fault(
         return None
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     margin = float(np.broadcast_to(allowed, reference.shape)[first])
-    around, digits = f" ± {margin:.1g}" if margin else "", ".7g" if named.kind == "float" else ".0f"
+    around, digits = f" ± {margin:.1g}" if margin > TINY else "", ".7g" if named.kind == "float" else ".0f"
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
     unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
     nan = kind_of_nan(got[first])

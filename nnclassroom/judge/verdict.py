@@ -100,8 +100,7 @@ BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
     "reads": "{of} is read {got:,} times from global memory: wanted at most {limit:,}, with a tile in shared memory",
     "reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
     "and all threads at work",
-    "shared reads": "shared memory is read {got:,} times: wanted at least {limit:,} reads of what another thread "
-    "has put there",
+    "shared reads": "what another thread has put into shared memory is read {got:,} times: wanted at least {limit:,}",
     "shared writes": "shared memory is written {got:,} times: wanted at most {limit:,}, one by each warp, whose "
     "threads hand each other their numbers by shuffles",
     "atomics": "{got:,} atomic additions to {of} wait for one another: wanted at most {limit:,}, after each block "
