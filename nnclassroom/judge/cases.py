@@ -250,7 +250,9 @@ def _beyond_one_block(operation: Operation, tried: Sequence[dict[str, Any]], fix
     They are enlarged where a launch of fixed size has more threads than that.
     """
     wide = next((sizes for sizes in tried if not _is_small(operation, sizes, LARGEST_BLOCK)), None)
-    return _enlarged(operation, wide, fixed + BEYOND_FIXED) if wide and fixed > max(wide.values()) // 2 else wide
+    if wide is None or not fixed or not all(isinstance(size, int) for size in wide.values()):
+        return wide
+    return _enlarged(operation, wide, max(fixed + BEYOND_FIXED, *wide.values()))
 
 
 def _is_small(operation: Operation, sizes: dict[str, Any], most: int = MOST) -> bool:
