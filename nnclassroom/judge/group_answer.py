@@ -180,7 +180,7 @@ class MemberProcess(TextProcess):
             raise TypeError(f"{method}() wants {', '.join(parameters) or 'nothing'}")
         missing = [name for name in parameters if name not in listed and name not in ("tag", "root")]
         if missing:
-            raise TypeError(f"{method}() is missing {', '.join(missing)}")
+            raise TypeError(f"{method}({', '.join(parameters)}) is missing {', '.join(missing)}")
         vector = None
         if "vector" in parameters:
             if "array" not in listed["vector"]:
