@@ -1,6 +1,7 @@
 """What check() tries: the cases of every operation, whatever the seed."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -159,3 +160,4 @@ def test_a_plain_function_meets_the_calls_that_an_exercise_meets_and_its_verdict
     assert check(relu, sometimes).kind == "wrong value" and next(calls) > 100
     assert "in this process" in check(relu, lambda z: np.maximum(z, 0)).line
     assert "in this process" not in check(relu, "numpy").line
+    assert check(relu, lambda z: sys.exit(3)).kind == "raised"

@@ -284,7 +284,7 @@ def run_here(
         return Fault(getattr(error, "kind", "crash"), {"said": str(error)})
     except CourseError as error:
         return Fault("launch", {"said": str(error)})
-    except Exception as error:  # a student's function may raise anything
+    except (Exception, SystemExit) as error:  # a student's function may raise anything
         said = said_of(error)
         if type(error).__module__.startswith("cupy"):  # after most of these the process's CUDA context is lost
             kind = "bounds" if "Address" in said["text"] else "crash" if kernel.cuda else "raised"
