@@ -68,6 +68,7 @@ int block_sum(Call call, int yes);
 unsigned long long exchanged(Call call, unsigned mask, unsigned long long value, int what);
 void grid_barrier(int line = __builtin_LINE());
 void nap(int line);
+void let_others_first();
 int print(const char* format, ...);
 void* allocate(size_t bytes);
 void release(void* memory);
@@ -240,6 +241,7 @@ ATOMICS(atomicDec, old == 0 || old > value ? value : old - 1)
     WATCHED_TEMPLATE                                                                          \
     T name(T* address, typename Same<T>::type expected, typename Same<T>::type value) {       \
         cuda_on_cpu::touch_atomically(address, sizeof(T), CODE, true);                        \
+        cuda_on_cpu::let_others_first();                                                      \
         T old = *address;                                                                     \
         if (old == expected) *address = value;                                                \
         return old;                                                                           \

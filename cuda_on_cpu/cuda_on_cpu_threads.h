@@ -102,6 +102,7 @@ struct Launch {  // the header of a request, as LAUNCH in emulate.py
 };
 
 const int64_t MOST_SHARED = 227 << 10;
+const int MOST_OVERTAKEN = 64;  // threads of a launch that others overtake in atomicCAS
 enum Order { FORWARD, REVERSE, SHUFFLED };
 
 static Launch launch;
@@ -115,6 +116,7 @@ static uint64_t random_state;
 // Ended blocks for reuse, blocks that wait for the whole grid, and blocks with a sleeping thread.
 static Block *spare_blocks, *waiting_blocks, *sleeping_blocks;
 static uint64_t waiting_count;
+static int overtaken;
 
 inline int threads_in_block() { return blockDim.x * blockDim.y * blockDim.z; }
 inline uint32_t random_number() {
@@ -498,6 +500,7 @@ inline void run_grid() {
         while (greatest_common_divisor(stride, count) != 1) stride++;  // so that every block runs once
     }
     grid_time = ++now;
+    overtaken = 0;
     const int threads = threads_in_block();
     for (int i = 0; i < threads; i++) order[i] = launch.order == REVERSE ? threads - 1 - i : i;
     for (uint64_t i = 0; i < count; i++, number = (number + stride) % count) {
@@ -536,6 +539,18 @@ void grid_barrier(int line) { wait(AT_GRID_BARRIER, {"grid_barrier", line, __bui
 // A thread that sleeps lets all other threads run, including those of other blocks: so a thread that polls what another
 // block writes must call __nanosleep() between two reads.
 void nap(int line) { wait(ASLEEP, {"__nanosleep", line, __builtin_return_address(0)}, 0); }
+
+// Called by atomicCAS before it compares. In shuffled order other threads may then change the element since this thread
+// has read it, as on a GPU: a kernel that does not try again loses its change. Only so often in a launch, since all
+// threads may want one element. Not where races are looked for: the access has a time already.
+void let_others_first() {
+#ifdef CUDA_ON_CPU_RACES
+    return;
+#endif
+    if (launch.order != SHUFFLED || overtaken == MOST_OVERTAKEN || random_number() % 2) return;
+    overtaken++;
+    nap(0);
+}
 
 ON_ANY_STACK void trap(int line) { fail("trap", line, "thread=%s" AND "block=%s", text_of(current->index), text_of(blockIdx)); }
 

@@ -74,6 +74,18 @@ def test_the_contract_states_it_in_sizes_of_its_own(operation, name):
         assert limit.formula in line and Formula(limit.formula)(sizes) > 0
 
 
+def test_a_thread_that_reads_what_it_has_put_there_itself_shares_nothing():
+    text = """extern "C" __global__ void turn_round(const float* x, float* y, int n) {
+        __shared__ float piece[64];
+        int t = threadIdx.x, first = blockIdx.x * 64, here = min(64, n - first);
+        if (t < here) piece[t] = x[first + here - 1 - t];
+        __syncthreads();
+        if (t < here) y[first + t] = piece[t];
+    }"""
+    kernel = kept_kernels.build(find("turn_round"), "shared", text, {"block": [64]})
+    assert over(kernel, "shared")[1].facts["got"] == 0
+
+
 def test_a_verdict_of_a_gpu_is_the_emulators_where_the_idea_is_missing(monkeypatch):
     """Also with a GPU the emulator counts: what it says of a kernel that the GPU found right is the verdict."""
     emulated = check.check

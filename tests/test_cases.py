@@ -1,5 +1,8 @@
 """What check() tries: the cases of every operation, whatever the seed."""
 
+import itertools
+import sys
+
 import numpy as np
 import pytest
 
@@ -146,3 +149,15 @@ def test_the_same_shape_comes_with_other_values():
     shapes = [array.shape for array in drawn]
     assert any(shapes.count(shape) > 1 for shape in shapes)
     assert any(case.again > 50 for case in cases.cases(relu))
+
+
+def test_a_plain_function_meets_the_calls_that_an_exercise_meets_and_its_verdict_says_where():
+    calls = itertools.count()
+
+    def sometimes(z):
+        return np.maximum(z, 0) if next(calls) < 100 else z + 0
+
+    assert check(relu, sometimes).kind == "wrong value" and next(calls) > 100
+    assert "in this process" in check(relu, lambda z: np.maximum(z, 0)).line
+    assert "in this process" not in check(relu, "numpy").line
+    assert check(relu, lambda z: sys.exit(3)).kind == "raised"

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from nnclassroom.exercises.catalogue import find
+from nnclassroom.judge.answer_process.results import UNWRITTEN
 from nnclassroom.judge.cases import random_case
 from nnclassroom.judge.check import check
-from nnclassroom.judge.clues import mistake_in, not_reached
+from nnclassroom.judge.clues import kind_of_nan, mistake_in, not_reached
 from nnclassroom.judge.tolerance import allowed_error, by_result, float64, references_of
 
 IMAGES = {"batch": 2, "c_in": 3, "h_in": 7, "w_in": 9, "c_out": 4, "k": 3, "stride": 2, "before": 1, "after": 2}
@@ -62,6 +63,25 @@ def test_each_mistake_is_named_by_what_it_gives_and_nothing_else_is(name):
         assert not said_of(operation, result, rng.standard_normal(right.shape).astype(np.float32), arguments)
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "seed", "said"),
+    [
+        (1e-6, 0, "this is what ε = 1e-06 gives"),  # ε within the root gives nearly the same
+        (1e-6, 4, "this is what ε = 1e-06 gives"),
+        (0, 33, "here ε is left out, or far too small"),
+        (1e-12, 30, "here ε is left out, or far too small"),
+    ],
+)
+def test_of_several_mistakes_the_nearest_is_named(epsilon, seed, said):
+    def with_another_epsilon(W, G, M, V, rate, c1, c2):
+        M[...] = 0.9 * M + 0.1 * G
+        V[...] = 0.999 * V + 0.001 * G**2
+        W -= rate * (M / c1) / (np.sqrt(V / c2) + epsilon)
+        return W, M, V
+
+    assert said in check(find("adam_update"), with_another_epsilon, seed=seed).line
+
+
 def test_elements_that_no_thread_came_to():
     wrong = np.zeros((3, 5), bool)
     wrong[:, 4] = True
@@ -70,6 +90,15 @@ def test_elements_that_no_thread_came_to():
     wrong[1, 2] = True
     assert not not_reached(wrong, wrong, (8, 4))
     assert not_reached(np.arange(5) >= 2, np.ones(5, bool), (2,))
+
+
+def test_a_nan_tells_where_it_comes_from():
+    shared = np.array(0xFFFFFFFF, np.uint32).view(np.float32)[()]
+    with np.errstate(all="ignore"):
+        assert kind_of_nan(np.float32(1) - UNWRITTEN * np.float32(2)) == kind_of_nan(UNWRITTEN) == "unwritten"
+        assert kind_of_nan(shared + np.float32(1)) == "shared"
+        assert kind_of_nan(np.float32(np.inf) - np.float32(np.inf)) == "computed"
+    assert kind_of_nan(np.float32(np.inf)) == ""
 
 
 def test_a_tiny_case_shows_what_every_array_became():

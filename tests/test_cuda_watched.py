@@ -131,6 +131,13 @@ def test_the_loop_of_the_programming_guide_is_no_race(order):
         assert a[0] == 128 * blocks
 
 
+def test_without_a_loop_a_change_is_lost_where_another_thread_came_first():
+    assert result("swaps_once", 1, "int32", order="forward")[0] == 8
+    counts = [result("swaps_once", 1, "int32", order="shuffled", seed=seed)[0] for seed in range(8)]
+    assert min(counts) < 8 and min(counts) > 0
+    assert result("compare_and_swap", 2, order="shuffled")[0] == 16
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_plain_read_of_what_others_add_is_one(order):
     error = fault("looks_and_swaps_another", 0, races=True, order=order)

@@ -147,7 +147,7 @@ def dropout_with(words=philox, factor=lambda rate: 1 - rate, keep=lambda word, r
 
 
 def by_mask(A, rate, *numbers):
-    """Right for finite A, but NaN · 0 and ∞ · 0 are NaN."""
+    """Right for finite A, and so right: NaN · 0 and ∞ · 0, which are NaN, do not count."""
     return A * dropout["numpy"](np.ones_like(A), rate, *numbers)
 
 
@@ -187,7 +187,7 @@ WRONG = {
         [masked(A[i : i + 1], rate, seed, epoch, (first + i) % 2**31, layer) for i in range(len(A))]
     ),
     "16 bits for a seed": lambda A, rate, seed, *others: masked(A, rate, seed % 2**16, *others),
-    "by a mask": by_mask,
+    "right for finite numbers": by_mask,
     "words numbered through": one_row_of_words,
     "other random numbers": own_numbers,
     "nothing left out": lambda A, *others: A.copy(),

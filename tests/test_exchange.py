@@ -228,7 +228,7 @@ def test_a_kernel_of_another_name_is_refused():
     [
         ("group.send(3, 1)", "send() wants a NumPy array, got 3"),
         ("group.send(vector, 0.5)", "send() wants the whole number to, got 0.5"),
-        ("group.send(vector)", "send() is missing to"),
+        ("group.send(vector)", "send(vector, to, tag) is missing to"),
         ("group.receive(vector, 1, 2, 3)", "receive() wants vector, source, tag"),
         ("group.broadcast(vector)", "there is no broadcast; there are send, receive, barrier"),
     ],

@@ -42,7 +42,7 @@ def test_scikit_learn_finds_the_same(classes, present, seed):
 @pytest.mark.parametrize(
     ("place", "said"),
     (
-        ((0, 1), "label 0 with prediction 1 occurs 2 times, label 1 with prediction 0 1 times"),
+        ((0, 1), "label 0 with prediction 1 occurs 2 times, label 1 with prediction 0 1 time"),
         ((1, 1), "label 1 with prediction 1 occurs 3 times"),
     ),
 )

@@ -4,6 +4,8 @@ sigmoid.numpy.py holds a Python function `sigmoid`, sigmoid.naive.cu a CUDA func
 when and where each passed, how fast it was, and the hash of its text. Loading a kept kernel runs its code.
 """
 
+import __future__
+
 import contextlib
 import datetime
 import functools
@@ -38,6 +40,7 @@ from nncourse.kernels.operation import PYTHON_DEVICES, Operation
 TIME_LIMIT, TIME_LIMIT_CUDA = 20.0, 60.0
 # Verdicts of a GPU that the emulator may explain: the race behind wrong values, the thread, the line.
 EXPLAINED = ("wrong value", "not in place", "outside", "bounds", "crash")
+LAZY_ANNOTATIONS = __future__.annotations.compiler_flag  # as in answer_process: names in type hints need not be known
 ATTEMPTS = "attempts.jsonl"
 MOST_TEXT, MOST_RECORD = 256 << 10, 4 << 20  # bytes of a kernel's text, and of the record
 WAIT = 8.0  # on a busy machine a check may take so many times longer
@@ -299,7 +302,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
         import cupy as xp
     namespace: dict = {"__name__": "__main__", "xp": xp} | ({} if device == "gpu" else {"np": np})
     try:
-        exec(compile(text, file, "exec"), namespace)
+        exec(compile(text, file, "exec", LAZY_ANNOTATIONS), namespace)
     except (Exception, SystemExit) as error:  # the student's code may raise any exception
         raise CourseError(f"{file}: cannot be run: {type(error).__name__}: {error}") from None
     function = namespace.get(operation.name)

@@ -162,7 +162,7 @@ class TextProcess:
         if answer.get("no_function"):
             return Fault("name", {"said": f"{self.file}: {said['text']}"})
         if said["type"] == "NameError":
-            return raised(said | {"names": self._names()}, ("annotation",))
+            return raised(said | {"names": self._names()}, ())
         words = f"{self.file}: cannot be run: {said['type']}: {said['text']}"
         return Fault(kind, {"said": words, "python": True})
 
@@ -344,7 +344,7 @@ class TextProcess:
 
     def _refuse_late(self) -> None:
         """EndedError if the process has reached its limit of CPU time or of wall time."""
-        used, wall = self.process.used(), time.monotonic() - self.start
+        used, wall = self.process.used(), time.monotonic() - self.start - self.process.queued()
         used = wall if used is None else used - self.used_before  # None: the system does not say
         if used >= self.seconds:
             raise EndedError(Fault("time limit", {"seconds": self.seconds, "reason": "endless"}))
@@ -425,6 +425,10 @@ class _Started:
         own = _used(self.child.process.pid)
         return None if own is None else own + sum(_used(each) or 0.0 for each in _below(self.child.process.pid))
 
+    def queued(self) -> float:
+        """Seconds in which it could compute, but no core was free."""
+        return sum(map(_queued, (self.child.process.pid, *_below(self.child.process.pid))))
+
     def end(self, wait: float) -> int:
         """End it, after waiting for so many seconds that it ends by itself; its status."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -448,6 +452,9 @@ class _Forked:
     def used(self) -> float | None:
         return _used(self.pid)
 
+    def queued(self) -> float:
+        return _queued(self.pid)
+
     def end(self, wait: float) -> int:
         if self.status is None:
             try:
@@ -464,6 +471,13 @@ def _used(pid: int) -> float | None:
         return sum(psutil.Process(pid).cpu_times()[:4])
     except psutil.Error:
         return None
+
+
+def _queued(pid: int) -> float:
+    """Seconds in which a process could compute, but no core was free; 0 where the system does not say."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
 
 
 def _below(pid: int) -> Iterator[int]:

@@ -50,12 +50,21 @@ def exceeded(
     return None
 
 
+def _place(access: np.void) -> tuple[int, ...]:
+    """The element of an access, and the thread that made it."""
+    return tuple(int(access[name]) for name in ("memory", "cell", "block", "thread"))
+
+
 def counted(operation: Operation, limit: Limit, trace: Trace) -> int:
     """How many accesses of a limit's kind a launch has made."""
     kind, shared, of_a_thread = COUNTED[limit.kind]
-    rows = trace.accesses[trace.accesses["kind"] == kind]
+    accesses = trace.accesses
+    rows = accesses[accesses["kind"] == kind]
     if shared:
         rows = rows[np.array([memory.shared for memory in trace.memories])[rows["memory"]]]
+        if kind == READ:  # what the reading thread has not put there itself
+            own = {_place(row) for row in accesses if row["kind"] == WRITE}
+            return sum(_place(row) not in own for row in rows)
     else:  # a student may give the parameters other names, but their order is the contract's
         pointers = {each.name for each in operation.arguments if each.dims} | {each.name for each in operation.results}
         number = [name for name in operation.cuda_arguments if name in pointers].index(limit.of)

@@ -81,6 +81,7 @@ ABOVE_16_BITS = 1 << 16
 RANDOM_SIZES = 4  # how many are drawn, from 1 to LARGEST_RANDOM; each is tried twice
 LARGEST_RANDOM = 40
 LARGEST_BLOCK = 1024  # threads
+BEYOND_FIXED = 300  # elements beyond the threads of a launch of fixed size
 MOST_DRAWS = 50  # of a case, until rounding alone does not decide its result
 AGAIN = 100, 1000  # from how many to how many calls on the same arguments come before that of one case
 # Kinks, the range limits of exp in float32, and where approximations of activations are cut off too early.
@@ -111,7 +112,7 @@ def cases(operation: Operation, seed: int | None = None, fixed: int = 0) -> Iter
         for position, values in enumerate(KINDS[kind]):
             sizes = _sizes_for(operation, usual, values, given)
             yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
-        wide = _beyond_one_block(operation, tried)
+        wide = _beyond_one_block(operation, tried, fixed)
         for position, values in enumerate(BEYOND_ONE_BLOCK.get(kind, ()) if wide else ()):
             yield make(wide, values, axes=position, position=int(rng.integers(12)), turn=next(turn))
     yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
@@ -243,9 +244,15 @@ def _sizes_for(operation: Operation, usual: dict[str, Any], values: str, given: 
     return {name: 2 * len(SPECIAL) + 4 for name in usual} if values == "special" else usual
 
 
-def _beyond_one_block(operation: Operation, tried: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The first sizes for which an argument has more elements than a block has threads; None if there are none."""
-    return next((sizes for sizes in tried if not _is_small(operation, sizes, LARGEST_BLOCK)), None)
+def _beyond_one_block(operation: Operation, tried: Sequence[dict[str, Any]], fixed: int) -> dict[str, Any] | None:
+    """The first sizes for which an argument has more elements than a block has threads; None if there are none.
+
+    They are enlarged where a launch of fixed size has more threads than that.
+    """
+    wide = next((sizes for sizes in tried if not _is_small(operation, sizes, LARGEST_BLOCK)), None)
+    if wide is None or not fixed or not all(isinstance(size, int) for size in wide.values()):
+        return wide
+    return _enlarged(operation, wide, max(fixed + BEYOND_FIXED, *wide.values()))
 
 
 def _is_small(operation: Operation, sizes: dict[str, Any], most: int = MOST) -> bool:

@@ -28,11 +28,11 @@ from cuda_on_cpu.emulate import ORDERS, EmulationError
 from cuda_on_cpu.nvrtc import CudaCompileError
 from cuda_on_cpu.program import UNSET
 from nnclassroom.judge import budget
-from nnclassroom.judge.answer_process.results import SENTINEL, described, said_of
+from nnclassroom.judge.answer_process.results import SENTINEL, UNWRITTEN, described, is_locked, said_of
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
-from nnclassroom.judge.clues import mistake_in, not_reached, numbers_of
+from nnclassroom.judge.clues import kind_of_nan, mistake_in, not_reached, numbers_of
 from nnclassroom.judge.time_limit import never_ends
-from nnclassroom.judge.tolerance import allowed_error, references_of
+from nnclassroom.judge.tolerance import TINY, allowed_error, references_of
 from nnclassroom.judge.verdict import OPEN, RIGHT, Case, Fault, Verdict
 from nncourse import device as devices
 from nncourse.errors import CourseError, DoesNotFitError
@@ -85,7 +85,9 @@ class Returned:
     arguments: tuple[Any, ...]
     outside: bool = False  # whether it wrote to the guard elements
     otherwise: Fault | None = None  # what is wrong although the values are right
-    covers: tuple[int, ...] = ()  # of a CUDA kernel: how many elements its launch covers in x, y, z
+    # Of a CUDA kernel: how many elements its launch covers in x, y, z, and how many threads its block has.
+    covers: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
 
 
 @dataclass
@@ -105,7 +107,9 @@ def check(
 ) -> Verdict:
     """Compare a kernel with the operation's float64 reference, on every case until one fails.
 
-    kernel: its name, a Kernel, or any Python function of the operation's arguments.
+    kernel: its name, a Kernel, or any Python function of the operation's arguments, which is judged as the kernel of
+        its own name. Unlike an exercise's, it is called in this process and may use all that there is: the verdict
+        says so.
     device: "cpu", "gpu" or "emulator". By default CUDA kernels run on the GPU where there is one, else under the
         emulator, which finds races too.
     seed: the same seed gives the same numbers; without one they are new each time. cases.py says what is tried.
@@ -115,7 +119,7 @@ def check(
     Raises CourseError for an unknown kernel, and for a device that it cannot run on.
 
     >>> check(find("relu"), "numpy")
-    ✓ relu (numpy): right in 36 cases on the CPU
+    ✓ relu (numpy): right in 39 cases on the CPU
     """
     kernel = operation.kernel_of(kernel, device)
     device = _place(operation, kernel, device)
@@ -126,7 +130,13 @@ def check(
         said = f"a launch of {fixed:,} threads along an axis, whatever the sizes: wanted at most {MOST_FIXED:,}"
         said += ", in a loop over the elements, or a --grid by names of sizes"
         return Verdict(operation.name, kernel.name, "launch", {"said": said})
-    return judge(operation, kernel.name, run, device, seed, sandbox, fixed=fixed, **too_many)
+    verdict = judge(operation, kernel.name, run, device, seed, sandbox, fixed=fixed, **too_many)
+    return replace(verdict, facts={**verdict.facts, "here": _is_plain(kernel)}) if verdict else verdict
+
+
+def _is_plain(kernel: Kernel) -> bool:
+    """Whether it is a plain function, which no file and no exercise holds."""
+    return not kernel.where
 
 
 @singledispatch
@@ -265,10 +275,14 @@ def run_here(
         references = references_of(operation, case.arguments)
         memory.calls += 1
         nan = any(np.isnan(reference).any() for reference in references.values())
-        fill = HUGE if nan or memory.calls % 3 == 0 else np.nan
+        fill = HUGE if nan or memory.calls % 3 == 0 else UNWRITTEN
         options = {**options, "out": out_of(operation, references, lambda values: copied(values, OUTPUT_GUARD), fill)}
+    plain = _is_plain(kernel) and all(isinstance(value, np.ndarray | int | float) for value in case.arguments)
+    again = case.again if plain else 0
     try:
         with np.errstate(all="ignore"):  # intermediate overflow is allowed if the result is right
+            for _ in range(again):
+                kernel(*(_there(value, device) for value in case.arguments))
             result = kernel(*given, **options)
         devices.synchronise(device)
     except CudaCompileError:
@@ -279,7 +293,7 @@ def run_here(
         return Fault(NOT_FOR_IT if kernel.otherwise else "launch", {"said": str(error)})
     except CourseError as error:
         return Fault("launch", {"said": str(error)})
-    except Exception as error:  # a student's function may raise anything
+    except (Exception, SystemExit) as error:  # a student's function may raise anything
         said = said_of(error)
         if type(error).__module__.startswith("cupy"):  # after most of these the process's CUDA context is lost
             kind = "bounds" if "Address" in said["text"] else "crash" if kernel.cuda else "raised"
@@ -290,8 +304,13 @@ def run_here(
     values = result if found.several is not None else (result,)
     memory.earlier = [*memory.earlier, *(value for value in values if not any(value is each for each in given))][-6:]
     found.outside = any((cells != bits).any() for cells, bits in guards)
-    found.covers = kernel.covers(*case.arguments) if isinstance(kernel, CudaKernel) else ()
+    if isinstance(kernel, CudaKernel):
+        found.covers, found.block = kernel.covers(*case.arguments), kernel.block
     return found
+
+
+def _there(value: Any, device: str) -> Any:
+    return devices.to_device(value.copy(), device) if isinstance(value, np.ndarray) else value
 
 
 def returned(
@@ -308,7 +327,11 @@ def returned(
         None if values is not result else len(values),
         [devices.to_device(value, "cpu") if isinstance(value, array_type) else None for value in values],
         {named.name: on_host[named.name] for named in operation.shapes.in_place if named.name in on_host},
-        [name for name, value in on_host.items() if not np.array_equal(value, unchanged[name], equal_nan=True)],
+        [
+            name
+            for name, value in on_host.items()
+            if not np.array_equal(value, unchanged[name], equal_nan=True) or is_locked(arrays[name])
+        ],
         given,
     )
 
@@ -317,14 +340,14 @@ def out_of(
     operation: Operation,
     references: dict[str, np.ndarray],
     copied: Callable[[np.ndarray], Any] = lambda values: values,
-    fill: float = np.nan,
+    fill: float = UNWRITTEN,
 ) -> Any:
     """The `out` of a CUDA kernel: an unwritten array for each new result, passed through `copied`."""
     arrays = tuple(copied(unwritten(named, references[named.name].shape, fill)) for named in operation.shapes.new)
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def unwritten(result: Argument, shape: tuple[int, ...], fill: float = np.nan) -> np.ndarray:
+def unwritten(result: Argument, shape: tuple[int, ...], fill: float = UNWRITTEN) -> np.ndarray:
     """A result array of `fill`, or SENTINEL for integers, so that an element that is never written is detected."""
     return np.full(shape, fill if result.kind == "float" else SENTINEL, result.dtype)
 
@@ -555,11 +578,12 @@ def _values_fault(
         return None
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     margin = float(np.broadcast_to(allowed, reference.shape)[first])
-    around = f" ± {margin:.1g}" if margin else ""
+    around, digits = f" ± {margin:.1g}" if margin > TINY else "", ".7g" if named.kind == "float" else ".0f"
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
     unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
-    nan = bool(np.isnan(got[first])) or got[first] == np.float32(HUGE)
-    nan = nan or (got.dtype.kind in "iu" and abs(int(got[first]) - SENTINEL) < MOST_COUNTED)
+    nan = kind_of_nan(got[first])
+    if got[first] == np.float32(HUGE) or (got.dtype.kind in "iu" and abs(int(got[first]) - SENTINEL) < MOST_COUNTED):
+        nan = "unwritten"
     before = dict(zip(operation.names, known, strict=False)).get(named.name)
     untouched = np.isnan(got) | (got == HUGE) | (got == SENTINEL) if before is None else got == before
     missed = bool(returned.covers) and not_reached(wrong, untouched, returned.covers)
@@ -570,19 +594,21 @@ def _values_fault(
         "wrong": int(wrong.sum()),
         "size": wrong.size,
         "place": place_of(operation, named, first, known),
-        "got": f"{got[first]:.7g}",
-        "expected": "NaN" if np.isnan(reference[first]) else f"{reference[first]:.7g}{around}",
+        "got": f"{got[first]:{digits}}",
+        "expected": "NaN" if np.isnan(reference[first]) else f"{reference[first]:{digits}}{around}",
         "nan": nan,
+        "block": " × ".join(map(str, returned.block)),
         "unset": unset,
         "nans": "nan" in operation.trial.edge_cases and any(np.isnan(value).any() for value in floats),
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
         "advice": mistake_in(operation, named, got, reference, wrong, allowed, given) or advice,
     }
     if missed:
-        facts |= {"nan": False, "advice": "", "covers": returned.covers, "shape": got.shape}
+        facts |= {"nan": "", "advice": "", "covers": returned.covers, "shape": got.shape}
     if named.kind == "float" and named.name not in operation.names:
-        sizes = operation.sizes(*known)
-        facts |= _factor(got, reference, sizes | _products(operation, named, sizes))
+        steps, sizes = operation.shapes.whole_in_formulas, dict(operation.sizes(*known))
+        sizes |= _products(operation, named, sizes)
+        facts |= _factor(got, reference, allowed, {name: sizes[name] for name in sizes if name not in steps})
     return Fault("wrong value", facts)
 
 
@@ -593,13 +619,18 @@ def _products(operation: Operation, named: Argument, sizes: Mapping[str, Any]) -
     return {" · ".join(names): prod(sizes[name] for name in names) for names in several}
 
 
-def _factor(got: np.ndarray, reference: np.ndarray, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """The number by which all elements are wrong, if there is one, and the names of the sizes that it may stand for."""
+def _factor(got: np.ndarray, reference: np.ndarray, allowed: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The number by which all elements are wrong, if there is one, and the names of the sizes that it may stand for.
+
+    allowed: the error that a right element may have; it grows with the factor.
+    """
     counted = np.isfinite(reference) & (reference != 0)
     if not counted.any() or not np.isfinite(got[counted]).all():
         return {}
-    factor = float(np.median(got[counted].astype(np.float64) / reference[counted]))
-    if not factor or not np.allclose(got[counted], factor * reference[counted], rtol=1e-4, atol=1e-30):
+    with np.errstate(over="ignore"):
+        factor = float(np.median(got[counted].astype(np.float64) / reference[counted]))
+    right, error = factor * reference[counted], abs(factor) * np.broadcast_to(allowed, got.shape)[counted]
+    if not factor or (np.abs(got[counted] - right) > error + 1e-4 * np.abs(right)).any():
         return {}
     whole = max(abs(factor), 1 / abs(factor))
     alike = [name for name, size in sizes.items() if isinstance(size, int) and abs(whole - size) < 1e-4 * size]

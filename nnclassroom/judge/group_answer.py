@@ -20,7 +20,7 @@ from nnclassroom.judge.verdict import Case, Fault, Verdict
 from nncourse.parallel.simulation.faults import ExchangeError
 from nncourse.parallel.simulation.world import MEETINGS, World
 
-SECONDS = 1.0  # of computing, for a member in one case: all cases are small
+SECONDS = 2.0  # of computing, for a member in one case: all cases are small
 PARAMETERS = {
     "send": ("vector", "to", "tag"),
     "receive": ("vector", "source", "tag"),
@@ -180,7 +180,7 @@ class MemberProcess(TextProcess):
             raise TypeError(f"{method}() wants {', '.join(parameters) or 'nothing'}")
         missing = [name for name in parameters if name not in listed and name not in ("tag", "root")]
         if missing:
-            raise TypeError(f"{method}() is missing {', '.join(missing)}")
+            raise TypeError(f"{method}({', '.join(parameters)}) is missing {', '.join(missing)}")
         vector = None
         if "vector" in parameters:
             if "array" not in listed["vector"]:

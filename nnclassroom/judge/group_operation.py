@@ -138,7 +138,7 @@ def run_here(operation: GroupOperation, kernel: Kernel, case: Case, options: Map
         return Fault(error.kind, {"said": str(error)})
     except CourseError as error:
         return Fault("raised", {"type": "CourseError", "text": str(error)})
-    except Exception as error:  # a student's function may raise anything
+    except (Exception, SystemExit) as error:  # a student's function may raise anything
         return raised(said_of(error), ())
     members = [returned(operation, *each) for each in zip(results, given, before, strict=True)]
     return together(operation, kernel.name, case, world, members)

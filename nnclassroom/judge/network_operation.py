@@ -135,7 +135,7 @@ def run_here(operation: NetworkOperation, kernel: Kernel, case: Case, options: M
             kernel(W, b, *batch, rate, k)
     except CourseError as error:
         return Fault("forbidden", {"said": str(error)})
-    except Exception as error:  # a student's function may raise anything
+    except (Exception, SystemExit) as error:  # a student's function may raise anything
         return raised(said_of(error), ())
     after = listed(W, b)
     replaced = [name for name, array in before.items() if after.get(name) is not array]

@@ -29,19 +29,21 @@ def allowed_error(
 
     In a `large` case, sums have so many terms that the roundings of a plain float32 sum matter: the error grows with
     the square root of their number. Where all terms are equal, all roundings may have the same sign, and the error
-    grows with the number itself.
+    grows with the number itself. Where an element has no terms but zeros, a sum in float64 of a transform, such as
+    Fourier's, may leave some eps² of the largest one.
     """
     if named.kind == "int":
         return 0
     scale = operation.trial.error_scale or (lambda *values: operation.reference(*map(np.abs, values)))
-    magnitude = by_result(operation, scale(*map(float64, arguments)))[named.name]
+    magnitude = np.abs(by_result(operation, scale(*map(float64, arguments)))[named.name])
+    largest = np.max(magnitude, where=np.isfinite(magnitude), initial=0) if operation.shapes.reduces(named) else 0
     arrays = [value for value in arguments if isinstance(value, np.ndarray)]
     tolerance = operation.trial.tolerance
     if large:
         tolerance += max((array.size for array in arrays), default=1) ** 0.5
     elif operation.shapes.reduces(named) and not operation.trial.iterates and all(map(_of_equal_numbers, arrays)):
         tolerance = max(tolerance, _roundings(operation, named, arguments) / 2)  # each of eps / 2
-    allowed = tolerance * EPS * np.abs(magnitude) + TINY
+    allowed = tolerance * EPS * magnitude + max(EPS**2 * float(largest), TINY)
     return np.where(np.isfinite(allowed), allowed, 0)
 
 

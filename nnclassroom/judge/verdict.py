@@ -36,7 +36,7 @@ WORDS = {
     "budget": "the numbers are right, but {over}",
     "not asked": "the numbers are right, but {missing} was never called: ask k for it, so that your own kernels train",
 }
-RIGHT_WORDS = "right in {count} cases {where}{also}{not_finite}"
+RIGHT_WORDS = "right in {count} cases {where}{here}{also}{not_finite}"
 NOT_FINITE = "\n  with NaN and infinities, which do not count: {said}"
 OPEN_WORDS = " open"  # with a space, so that translations can tell it from the kind
 WHERE = {
@@ -44,6 +44,7 @@ WHERE = {
     "gpu": "on the GPU",
     "emulator": "on the CPU emulator, in three thread orders, and no races",
 }
+IN_THIS_PROCESS = ", in this process"
 ALSO_EMULATED = ", and on the CPU emulator without races"
 ALSO_WAITING = "; but if a send waits until it is received, as MPI's does with large messages, there is a {said}"
 PHRASES = {
@@ -64,10 +65,14 @@ PHRASES = {
     "numbers": "{given}: yours {yours}, expected {wanted}",
     "transposed": ": rows and columns are exchanged, and the numbers are right",
     "besides": "; and {other}",
-    "not reached": "; no thread came there: {name} is {size}, and the launch covers {covered}{last}",
+    "not reached": "; no thread came there: {name} has shape {shape}, and the launch covers {covered}{last}",
     "covered": "{count} in {axis}",
     "last index": ": is x the last index?",
     "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
+    "unwritten": " (never set, or added to before it was set)",
+    "computed": " (computed from inf − inf, inf / inf, 0 / 0 or such)",
+    "shared": " (computed from shared memory that none of a block's {block} threads had set, or from a lane that takes "
+    "no part)",
     "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
@@ -95,8 +100,7 @@ BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
     "reads": "{of} is read {got:,} times from global memory: wanted at most {limit:,}, with a tile in shared memory",
     "reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
     "and all threads at work",
-    "shared reads": "shared memory is read {got:,} times: wanted at least {limit:,} reads of what another thread "
-    "has put there",
+    "shared reads": "what another thread has put into shared memory is read {got:,} times: wanted at least {limit:,}",
     "shared writes": "shared memory is written {got:,} times: wanted at most {limit:,}, one by each warp, whose "
     "threads hand each other their numbers by shuffles",
     "atomics": "{got:,} atomic additions to {of} wait for one another: wanted at most {limit:,}, after each block "
@@ -109,7 +113,6 @@ HINTS = {
     "numba apart": "; Numba belongs into a kernel named numba: write loops there, which it then compiles",
     "three to maximum": "; np.maximum and np.minimum take two arrays, and write into a third: nest two calls",
     "computes": "; a kernel computes, and needs only math, functools and their like",
-    "annotation": "; a type hint is a name too: leave it out, or import it inside the cell",
     "returned nothing": "; all_reduce, broadcast and receive return nothing: they change the vector",
     "no cupy": "; without a GPU xp is NumPy here, which lacks what only CuPy has",
 }
@@ -182,7 +185,9 @@ def words_of(kind: str, facts: Mapping[str, Any]) -> str:
         if facts.get("waiting sends"):
             also = ALSO_WAITING.format(said=facts["waiting sends"])
         not_finite = NOT_FINITE.format(said=facts["not finite"]) if facts.get("not finite") else ""
-        return RIGHT_WORDS.format(count=facts["count"], where=WHERE[facts["device"]], also=also, not_finite=not_finite)
+        here = IN_THIS_PROCESS if facts.get("here") else ""
+        where = WHERE[facts["device"]]
+        return RIGHT_WORDS.format(count=facts["count"], where=where, here=here, also=also, not_finite=not_finite)
     if kind == OPEN:
         return OPEN_WORDS.strip()
     member = PHRASES["member after" if facts.get("step") else "member"].format_map(facts) if "rank" in facts else ""
@@ -209,11 +214,12 @@ def _changed(facts: Mapping[str, Any]) -> str:
 def _why(facts: Mapping[str, Any]) -> str:
     if facts.get("unset"):
         return PHRASES["unset"]
+    kind = facts.get("nan")
+    if kind in ("unwritten", "shared"):
+        return PHRASES[kind].format_map(facts)
     if facts.get("nans"):
         return PHRASES["from nans"]
-    if not facts.get("nan"):
-        return ""
-    return PHRASES["from infinities" if facts.get("infinities") else "never set"]
+    return PHRASES["from infinities" if facts.get("infinities") else kind] if kind else ""
 
 
 def _more(facts: Mapping[str, Any]) -> str:
@@ -230,8 +236,7 @@ def _not_reached(facts: Mapping[str, Any]) -> str:
     counts = [PHRASES["covered"].format(count=count, axis=axis) for axis, count in zip("xyz", covers, strict=False)]
     fits = len(covers) == len(shape) and all(map(int.__ge__, covers, reversed(shape)))
     last = PHRASES["last index"] if fits and len(shape) > 1 else ""
-    size = " × ".join(map(str, shape))
-    return PHRASES["not reached"].format(name=facts["name"], size=size, covered=", ".join(counts), last=last)
+    return PHRASES["not reached"].format(name=facts["name"], shape=shape, covered=", ".join(counts), last=last)
 
 
 def _factor(facts: Mapping[str, Any]) -> str:

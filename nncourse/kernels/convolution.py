@@ -95,7 +95,7 @@ convolution_forward = Operation(
             _sizes(2, 8, 8, 16, 5, 3, 1, 1, 1),
             _sizes(1, 33, 4, 4, 2, 3, 1, 1, 1),
             _sizes(6, 40, 4, 3, 2, 3, 1, 1, 1),  # more than 32 channels, and more samples than four
-            _sizes(6, 2, 4, 3, 40, 2, 1, 0, 1),
+            _sizes(20, 2, 4, 3, 40, 2, 1, 0, 1),
             _sizes(1, 2, 19, 11, 2, 4, 4, 4, 6),  # 16 windows side by side are 64 pixels wide, as notebook 10 promises
             _sizes(2, 1, 6, 7, 2, 2, 4, 5, 4),  # wide padding
             _sizes(1, 1, 2, 1100, 2, 3, 1, 1, 1),  # long and thin

@@ -79,11 +79,13 @@ class CudaKernel(Kernel):
         used = [*(self.over or ()), *(name for size in self.grid or () for name in Formula(str(size)).names)]
         if unknown := set(used) - set(operation.size_names):
             there = ", ".join(operation.size_names)
-            raise CourseError(f"{self}: wanted sizes of {operation.name}, {there}; got {', '.join(sorted(unknown))}")
+            raise CourseError(
+                f"{self.where}: wanted sizes of {operation.name}, {there}; got {', '.join(sorted(unknown))}"
+            )
         axes, covered = len(self.over or operation.result.dims), self.tile or self.block
         if self.grid is None and len(covered) not in (1, axes):
             raise CourseError(
-                f"{operation.name} ({self.name}): wanted a block with 1 axis or {axes}, one for each size it covers; "
+                f"{self.where}: wanted a block with 1 axis or {axes}, one for each size it covers; "
                 f"got {covered}: change --block, or name the sizes with --over or --grid"
             )
 

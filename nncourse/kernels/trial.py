@@ -13,7 +13,7 @@ from nncourse.kernels.contract import Sizes
 LIMIT_WORDS = {
     "reads": "at most {formula} reads of {of}",
     "reads by a thread": "at most {formula} reads of {of} by one thread",
-    "shared reads": "at least {formula} reads of shared memory",
+    "shared reads": "at least {formula} reads of what another thread has put into shared memory",
     "shared writes": "at most {formula} writes to shared memory",
     "atomics": "at most {formula} atomic additions to {of}",
     "shared atomics": "at most {formula} atomic additions to shared memory",

@@ -91,6 +91,10 @@ extern "C" __global__ void compare_and_swap(float* a, int n) {
         old = atomicCAS(address, assumed, __float_as_uint(__uint_as_float(assumed) + n));
     } while (assumed != old);
 }
+extern "C" __global__ void swaps_once(int* a, int n) {
+    int old = *a;
+    atomicCAS(a, old, old + n);
+}
 extern "C" __global__ void looks_and_swaps_another(float* a, int n) {
     int* address = reinterpret_cast<int*>(a);
     int old = *address;  // other: looks_and_swaps_another

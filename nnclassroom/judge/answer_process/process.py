@@ -5,6 +5,8 @@ holds no reference and no tolerance. With the argument `nursery` it runs no text
 request forks a copy that does.
 """
 
+import __future__
+
 import contextlib
 import ctypes
 import importlib
@@ -23,9 +25,10 @@ import numpy as np
 from . import confinement
 from .guard import guard
 from .messages import about_array, packed, unpacked
-from .results import SENTINEL, described, line_of, said_of
+from .results import SENTINEL, UNWRITTEN, described, is_locked, line_of, said_of
 from .talk import Remote, Talk
 
+LAZY_ANNOTATIONS = __future__.annotations.compiler_flag  # names in type hints need not be known
 LONGEST_PRINT = 20_000  # characters of output
 MOST_PRINTED = 64 << 20  # bytes of output in one call, after which writing fails
 SLOW = 1.0  # seconds of a call that is timed only once
@@ -38,12 +41,12 @@ class NoFunctionError(NameError):
 
 
 def _filled(make):
-    """np.empty or a similar function, with elements of NaN, which show when they are read before they are written."""
+    """np.empty or a similar function, with elements that show when they are read before they are written."""
 
     def empty(*arguments, **options):
         array = make(*arguments, **options)
         if array.dtype.kind in "fc":
-            array.fill(np.nan)
+            array.fill(UNWRITTEN)
         elif array.dtype.kind == "i" and array.dtype.itemsize >= 4:
             array.fill(SENTINEL)
         return array
@@ -57,7 +60,7 @@ def function_of(start: dict, xp):
         for module in {np, xp}:
             module.empty, module.empty_like = _filled(module.empty), _filled(module.empty_like)
     namespace = {"__name__": "__main__", "xp": xp} | ({} if start["without_np"] else {"np": np})
-    exec(compile(start["text"], start["file"], "exec"), namespace)
+    exec(compile(start["text"], start["file"], "exec", LAZY_ANNOTATIONS), namespace)
     function = namespace.get(start["operation"])
     if not callable(function):
         raise NoFunctionError(f"wanted a function {start['operation']}, found none")
@@ -163,7 +166,9 @@ def _answer(
     about["changed"] = [
         name
         for name, value in host.items()
-        if value.shape != before[name].shape or value.tobytes() != _on_host(before[name]).tobytes()
+        if value.shape != before[name].shape
+        or value.tobytes() != _on_host(before[name]).tobytes()
+        or is_locked(arrays[name])
     ]
     now = _spread(listed)
     about["replaced"] = [name for name in arrays if now.get(name) is not arrays[name]]  # elements of lists

@@ -5,7 +5,9 @@ import numpy as np
 from .talk import Remote
 
 LONGEST_TEXT = 300  # characters of an exception
-SENTINEL = -987654321  # fills integer arrays of np.empty while a text is judged; float arrays hold NaN
+# What fills new arrays while a text is judged: integers, and floats with the NaN of these bits, which arithmetic keeps.
+SENTINEL, UNWRITTEN_BITS = -987654321, 0x7FC0F111
+UNWRITTEN = np.array(UNWRITTEN_BITS, np.uint32).view(np.float32)[()]
 
 
 def described(value, arguments: dict, earlier: list, array_type: type = np.ndarray) -> dict:
@@ -17,7 +19,7 @@ def described(value, arguments: dict, earlier: list, array_type: type = np.ndarr
     kind = type(value)
     if kind is array_type:
         about = {"what": "array", "dtype": value.dtype.str, "shape": list(value.shape)}
-        about["writable"] = bool(getattr(value.flags, "writeable", True))
+        about["writable"] = not is_locked(value)
         for name, argument in arguments.items():
             if value is argument:
                 return about | {"same": name}
@@ -31,6 +33,11 @@ def described(value, arguments: dict, earlier: list, array_type: type = np.ndarr
     if kind is Remote:
         return {"what": "other", "type": value._type, "object": value._number}
     return {"what": "other", "type": kind.__name__[:60], "length": len(value) if kind in (tuple, list) else None}
+
+
+def is_locked(array) -> bool:
+    """Whether an array cannot be written any more. CuPy's always can."""
+    return not getattr(array.flags, "writeable", True)
 
 
 def _overlap(a, b) -> bool:

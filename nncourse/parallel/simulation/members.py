@@ -159,7 +159,7 @@ class _Turns:
                 try:
                     if not self.over:
                         results[rank] = part(SimulatedGroup(rank, self), *arguments[rank])
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     steps = "1 step" if self.world.steps[rank] == 1 else f"{self.world.steps[rank]} steps"
                     error.add_note(f"(rank {rank} of {self.world.size}, after {steps})")
                     self._stop(error)
