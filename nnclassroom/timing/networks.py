@@ -159,7 +159,7 @@ def line(found: dict, names: Sequence[str], over: str) -> str:
     first = f"{network:{wide}}" if len(network) < wide else f"{network}\n{'':{wide}}"
     case = f"{found['batch']} {found['optimizer'].replace('momentum=', 'm').replace(',', ' ')}"
     columns = "".join(f"{micro(there[name]['seconds_a_step']) if name in there else '–':>{COLUMN}}" for name in names)
-    plan = there[best].get("kernel", "") if best else "–"
+    plan = there[best].get("kernel", "").removesuffix("_steps") if best else "–"  # "recorded" says it too
     last = f"{three_digits(times)}×" if times else "–"
     return f"{first}{case:{CASE}}{columns} {plan:{PLAN - 1}}{last:>{COLUMN}}"
 

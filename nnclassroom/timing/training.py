@@ -124,8 +124,10 @@ def error_of(trainer: Trainer, problem: Problem, tolerance: float = TOLERANCE) -
     return error
 
 
-def own(backend: Any, threads: int | None = None) -> Callable[[Problem], Trainer]:
-    """nncourse's train(), by a backend or the one of this name. `facts`: the `kernel` that it chose, and its `note`.
+def own(backend: Any, threads: int | None = None, **options: Any) -> Callable[[Problem], Trainer]:
+    """nncourse's train() with these options, by a backend or the one of this name.
+
+    `facts`: the `kernel` that it chose, and its `note`.
 
     Seconds are those of the history: like any training they include putting the samples in a new order for the epoch,
     and not the cost after it.
@@ -152,7 +154,7 @@ def own(backend: Any, threads: int | None = None) -> Callable[[Problem], Trainer
             X, Y = in_order(min(count * problem.batch, len(problem.X)))
             history = train(
                 network, X, Y, chosen, epochs=1, batch_size=problem.batch, learning_rate=problem.rate,
-                optimizer=optimizers[0], seed=0, threads=threads,
+                optimizer=optimizers[0], seed=0, threads=threads, **options,
             )  # fmt: skip
             if history.interrupted:
                 raise KeyboardInterrupt
