@@ -269,7 +269,7 @@ all_reduce = GroupOperation(
         advice=_of_whom,
         sizes_to_check=tuple(
             {"ranks": ranks, "n": n}
-            for ranks, n in ((4, 8), (2, 6), (3, 7), (1, 5), (5, 3), (8, 24), (8, 5), (2, 1), (5, 1203), (16, 35))
+            for ranks, n in ((4, 8), (2, 6), (3, 7), (1, 5), (5, 3), (8, 24), (8, 5), (2, 1), (5, 1203), (33, 35))
         ),
         draw_sizes=lambda rng: {"ranks": int(rng.integers(1, 7)), "n": int(rng.integers(1, 40))},
     ),
@@ -418,7 +418,7 @@ averaging_round = GroupOperation(
         ),
         edge_cases=("zeros",),
         advice=_of_averages,
-        sizes_to_check=tuple(sizes | {"steps": steps} for sizes, steps in zip(SIZES, (1, 3, 2, 4, 1, 5), strict=True)),
+        sizes_to_check=tuple(sizes | {"steps": steps} for sizes, steps in zip(SIZES, (3, 2, 1, 4, 1, 5), strict=True)),
         draw_sizes=lambda rng: _draw(rng) | {"steps": int(rng.integers(1, 6))},
     ),
 )
@@ -443,9 +443,12 @@ def _stale(worker: np.ndarray) -> np.ndarray:
 
 
 def _workers(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict) -> np.ndarray:
-    """Up to five workers; up to 40 where there are many pushes."""
-    most = 40 if sizes["pushes"] > 20 else rng.integers(1, 6)
-    return rng.integers(0, most, shape, dtype=np.int32)
+    """Up to five workers; up to 1,000 where there are many pushes, and worker 0 has the first and the last of them."""
+    many = sizes["pushes"] > 20
+    workers = rng.integers(int(many), 1000 if many else rng.integers(1, 6), shape, dtype=np.int32)
+    if many:
+        workers[[0, -1]] = 0
+    return workers
 
 
 def _by_server(W: np.ndarray, G: np.ndarray, worker: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:
@@ -473,7 +476,7 @@ server_update = Operation(
         ),
         edge_cases=("zeros", "large"),
         sizes_to_check=tuple(
-            {"pushes": pushes, "n": n} for pushes, n in ((6, 3), (1, 4), (2, 1), (9, 5), (20, 2), (40, 7), (90, 3))
+            {"pushes": pushes, "n": n} for pushes, n in ((6, 3), (1, 4), (2, 1), (9, 5), (20, 2), (40, 7), (300, 3))
         ),
     ),
 )
@@ -499,6 +502,14 @@ def _begins(seconds: np.ndarray, batches: int) -> np.ndarray:
     return first[:, None] + np.outer(np.maximum.accumulate(seconds), np.arange(batches))
 
 
+def _seconds_of_devices(rng, shape, sizes):
+    """In every other case the second device takes longer than all others together."""
+    seconds = rng.uniform(0.5, 3, shape)
+    if sizes["turn"] % 2 == 0:
+        seconds[1:2] *= 50
+    return seconds.astype(np.float32)
+
+
 pipeline = Operation(
     "pipeline",
     "device d begins with micro-batch b when both d − 1 has ended it and d has ended b − 1",
@@ -506,7 +517,7 @@ pipeline = Operation(
     reference=_begins,
     flops=None,
     trial=Trial(
-        values={"seconds": lambda rng, shape, sizes: rng.uniform(0.5, 3, shape).astype(np.float32)},
+        values={"seconds": _seconds_of_devices},
         edge_cases=(),
         advice=lambda place, seconds, batches: f"that is device {place[0]} with micro-batch {place[1]}",
         sizes_to_check=tuple(

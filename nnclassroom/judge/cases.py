@@ -380,7 +380,7 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "zeros of both signs":
             values = rng.choice([-1, -0.0, 0.0], shape)
         case "hardly different":
-            values = 1 + rng.integers(0, 4, shape) * EPS
+            values = -3e38 * (1 + rng.integers(0, 4, shape) * EPS)  # near the lowest number that there is
         case "some NaN" | "mostly NaN" if chosen:
             nan = rng.random(shape) < (0.7 if kind == "mostly NaN" else 0.1)
             nan.flat[rng.integers(nan.size)] = True
