@@ -101,12 +101,15 @@ BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
     "reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
     "and all threads at work",
     "shared reads": "what another thread has put into shared memory is read {got:,} times: wanted at least {limit:,}",
+    "shared reads by a thread": "one thread reads {got:,} numbers that others have put into shared memory: wanted at most "
+    "{limit:,}, such as one in each round of a tree",
     "shared writes": "shared memory is written {got:,} times: wanted at most {limit:,}, one by each warp, whose "
     "threads hand each other their numbers by shuffles",
     "atomics": "{got:,} atomic additions to {of} wait for one another: wanted at most {limit:,}, after each block "
     "has added up its own",
     "shared atomics": "{got:,} atomic additions to shared memory wait for one another: wanted at most "
     "{limit:,}, and rounds in which half of the threads add",
+    "additions": "it makes {got:,} atomic additions: wanted at least {limit:,}, by atomicAdd",
 }
 HINTS = {
     "np in cupy": "; in a cupy exercise NumPy is called xp, which is CuPy on a GPU",

@@ -30,6 +30,8 @@ def _occurs(labels, predictions, label, prediction) -> str:
     return f"{said}, that of label {prediction} and prediction {label} {_times(M[prediction, label])}"
 
 
+COUNTED = {"n": 2048, "classes": 2}
+
 confusion_matrix = Operation(
     "confusion_matrix",
     "M[i, j] = number of samples with label i and prediction j",
@@ -41,7 +43,10 @@ confusion_matrix = Operation(
         values={"labels": _classes, "predictions": _classes},
         edge_cases=(),
         advice=lambda place, labels, predictions, classes: _occurs(labels, predictions, *place),
-        budgets={"shared": Budget({"n": 2048, "classes": 2}, (Limit("atomics", "n // 4", "M"),))},
+        budgets={
+            "atomic": Budget(COUNTED, (Limit("additions", "n // 32"), Limit("reads by a thread", "n // 32", "labels"))),
+            "shared": Budget(COUNTED, (Limit("atomics", "n // 4", "M"),)),
+        },
     ),
 )
 
