@@ -364,6 +364,9 @@ def _of_averages(place: tuple[int, ...], W: np.ndarray, G: np.ndarray, rate: flo
         every = np.broadcast_to((every - rate * G[:, step]).sum(axis=0), W.shape)
     mistakes = {
         "the sum of the parameters, not their mean": np.broadcast_to(own.sum(axis=0), W.shape),
+        "divided by the number of steps: the mean is over the ranks": np.broadcast_to(
+            own.sum(axis=0) / G.shape[1], W.shape
+        ),
         "each rank has its own parameters: their mean is missing": own,
         "the mean came before the steps": W.mean(axis=0) - rate * G.sum(axis=1),
         "the first step alone": np.broadcast_to(first.mean(axis=0), W.shape),

@@ -57,6 +57,7 @@ PHRASES = {
     "right": "; your {names} is right",
     "all right": "; your {names} are right",
     "factor": "; each is {factor} times what it should be",
+    "half": "; all are right to about three digits: is something computed in float16, or by an approximation?",
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
     "twin": "; {twin} holds the same numbers: is one array returned twice?",
@@ -228,7 +229,7 @@ def _why(facts: Mapping[str, Any]) -> str:
 def _more(facts: Mapping[str, Any]) -> str:
     advice = f"; {facts['advice']}" if facts.get("advice") else ""
     fixed = PHRASES["fixed"].format_map(facts) if facts.get("fixed") else ""
-    same = "".join(PHRASES[name].format_map(facts) for name in ("twin", "itself") if facts.get(name))
+    same = "".join(PHRASES[name].format_map(facts) for name in ("half", "twin", "itself") if facts.get(name))
     advice += (_not_reached(facts) if facts.get("covers") else "") + same
     return _factor(facts) + advice + _right(facts) + fixed + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
 
@@ -244,7 +245,7 @@ def _not_reached(facts: Mapping[str, Any]) -> str:
 
 def _factor(facts: Mapping[str, Any]) -> str:
     """By how much all elements are wrong, and which sizes are just as large."""
-    if "factor" not in facts:
+    if not facts.get("factor"):
         return ""
     names, alike = facts["alike"], {1: "size"}.get(len(facts["alike"]), "sizes")
     size = PHRASES[alike].format(names=" and ".join(names), whole=facts["whole"]) if names else ""
