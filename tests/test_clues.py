@@ -63,15 +63,23 @@ def test_each_mistake_is_named_by_what_it_gives_and_nothing_else_is(name):
         assert not said_of(operation, result, rng.standard_normal(right.shape).astype(np.float32), arguments)
 
 
-@pytest.mark.parametrize("seed", [0, 4])  # where ε within the root gives nearly the same
-def test_of_several_mistakes_the_nearest_is_named(seed):
+@pytest.mark.parametrize(
+    ("epsilon", "seed", "said"),
+    [
+        (1e-6, 0, "this is what ε = 1e-06 gives"),  # ε within the root gives nearly the same
+        (1e-6, 4, "this is what ε = 1e-06 gives"),
+        (0, 33, "here ε is left out, or far too small"),
+        (1e-12, 30, "here ε is left out, or far too small"),
+    ],
+)
+def test_of_several_mistakes_the_nearest_is_named(epsilon, seed, said):
     def with_another_epsilon(W, G, M, V, rate, c1, c2):
         M[...] = 0.9 * M + 0.1 * G
         V[...] = 0.999 * V + 0.001 * G**2
-        W -= rate * (M / c1) / (np.sqrt(V / c2) + 1e-6)
+        W -= rate * (M / c1) / (np.sqrt(V / c2) + epsilon)
         return W, M, V
 
-    assert "this is what ε = 1e-06 gives" in check(find("adam_update"), with_another_epsilon, seed=seed).line
+    assert said in check(find("adam_update"), with_another_epsilon, seed=seed).line
 
 
 def test_elements_that_no_thread_came_to():

@@ -28,7 +28,7 @@ def mistake_in(
     allowed: np.ndarray | float,
     arguments: Sequence[Any],
 ) -> str:
-    """The mistake that gives just this result, the nearest of several, in words; "" if none is known.
+    """The mistake that gives just this result, in words; "" if none is known. Of several the nearest, then the first.
 
     arguments: as they were before the call. wrong: which elements are. allowed: the error that a right one may have.
     """
@@ -42,7 +42,8 @@ def mistake_in(
             errors = np.broadcast_to(allowed, got.shape)[where]
             distance = np.where((got[where] == value) | (np.isnan(got[where]) & np.isnan(value)), 0, got[where] - value)
             if _is_that(np.abs(distance), value, np.abs(got[where] - reference[where]), wrong[where], errors):
-                found.append((float(np.linalg.norm(distance)), str(words)))
+                beyond_rounding = np.maximum(np.abs(distance) - errors / NEARER, 0)
+                found.append((float(np.linalg.norm(beyond_rounding)), str(words)))
     return min(found, key=lambda each: each[0])[1] if found else ""
 
 

@@ -172,10 +172,10 @@ def _adam_mistakes(place, W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, 
     _, M, V = _adam_truth(W, G, M, V, rate, c1, c2, beta1, beta2, epsilon)
     m, v = M / c1, V / c2
     yield "here ε stands within the root: it is to be added to the root", (W - rate * m / np.sqrt(v + epsilon), M, V)
-    yield "here ε is left out", (W - rate * m / np.sqrt(v), M, V)
+    yield "here ε is left out, or far too small", (W - rate * m / np.sqrt(v), M, V)
     early = (np.sqrt(V) + epsilon) / math.sqrt(c2)
     yield "here ε is added before V is divided by c₂", (W - rate * m / early, M, V)
-    for other in (1e-12, 1e-10, 1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
+    for other in (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
         if other != epsilon:
             yield f"this is what ε = {other:g} gives: it is to be {epsilon:g}", (_stepped(W, rate, m, v, other), M, V)
     yield "here M and V are not divided by c₁ and c₂", (_stepped(W, rate, M, V, epsilon), M, V)
