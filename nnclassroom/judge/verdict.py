@@ -102,8 +102,8 @@ BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
     "reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
     "and all threads at work",
     "shared reads": "what another thread has put into shared memory is read {got:,} times: wanted at least {limit:,}",
-    "shared reads by a thread": "one thread reads {got:,} numbers that others have put into shared memory: wanted at most "
-    "{limit:,}, such as one in each round of a tree",
+    "shared reads by a thread": "one thread reads {got:,} numbers that others have put into shared memory: wanted at "
+    "most {limit:,}, such as one in each round of a tree",
     "shared writes": "shared memory is written {got:,} times: wanted at most {limit:,}, one by each warp, whose "
     "threads hand each other their numbers by shuffles",
     "atomics": "{got:,} atomic additions to {of} wait for one another: wanted at most {limit:,}, after each block "

@@ -99,8 +99,8 @@ class Trial:
 def shared_sum(elements: str, of: str, result: str) -> tuple[Limit, ...]:
     """The limits of a sum that threads share.
 
-    None adds up too many of the elements, nor of the other threads' sums: in a tree it reads one in each round. Few add to
-    the result at once.
+    None adds up too many of the elements, nor of the other threads' sums: in a tree it reads one in each round.
+    Few add to the result at once.
     """
     few = "32"  # one for each warp
     shares = Limit("reads by a thread", f"{elements} // 32", of), Limit("shared reads by a thread", "24")
