@@ -16,8 +16,8 @@ from nncourse.kernels.contract import Formula
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Limit
 
-# What each kind of limit counts: the kind of access, whether to shared memory (None: to any), and whether the most by any
-# one thread.
+# What each kind of limit counts: the kind of access, whether to shared memory (None: to any), and whether the most by
+# any one thread.
 COUNTED: dict[str, tuple[int, bool | None, bool]] = {
     "reads": (READ, False, False),
     "reads by a thread": (READ, False, True),
