@@ -222,9 +222,9 @@ def _in_others(
     for case in islice((other for other in tried if not other.not_finite), OTHER_CASES):
         found = _fault(operation, case, run(case))
         if found is None or found.kind == fault.kind:
-            sizes = operation.sizes(*case.arguments)
-            ones = [name for name in alike if prod(sizes[part] for part in name.split(" · ")) == 1]
-            alike = [name for name in alike if name in (found.facts.get("alike", ()) if found else ones)]
+            sizes, whole = operation.sizes(*case.arguments), float(found.facts.get("whole", "nan")) if found else 1.0
+            counts = {name: prod(sizes[part] for part in name.split(" · ")) for name in alike}
+            alike = [name for name, count in counts.items() if abs(whole - count) < 1e-3 * count]
     few = not alike and fault.facts["few"]
     return replace(fault, facts={**fault.facts, "alike": alike} | ({"factor": ""} if few else {}))
 
@@ -445,7 +445,8 @@ def _first_fault(
             sign = _has_wrong_sign(before[name], value, references[name])
             others = {other: array for other, array in returned.in_place.items() if other in returned.changed}
             right = [other for other, array in others.items() if not fault_of(other, array)]
-            plain = {"advice": ""} if right and not fault.facts.get("mistaken") else {}  # what is right needs no words
+            alone = right and len(right) == len(in_place) - 1 and not fault.facts.get("mistaken")
+            plain = {"advice": ""} if alone else {}  # it tells of the others
             about = {"name": name, "in place": True, "sign": sign, "right": right}
             return Fault(fault.kind, {**fault.facts, **about, **plain})
     for name in returned.changed:

@@ -178,10 +178,10 @@ def _what_is_given(place, A, mean, variance, gamma, beta, epsilon):
 def _wrong_deviations(variance, epsilon):
     """What kernels divide by that confuse variance and deviation, or put ε in another place; each with words."""
     yield "here ε is added to the root: it belongs within", np.sqrt(variance) + epsilon
-    for other in (1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
+    yield "this is what comes out without ε", np.sqrt(variance)
+    for other in (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
         if other != epsilon:
             yield f"this is what ε = {other:g} gives: given is {epsilon:g}", np.sqrt(variance + other)
-    yield "this is what comes out without ε", np.sqrt(variance)
     yield "this divides by variance + ε: the root is missing", variance + epsilon
     yield "this takes the variance for the standard deviation", variance
     yield "this takes the root twice: what is given is the variance", np.sqrt(np.sqrt(variance + epsilon))
