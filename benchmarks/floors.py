@@ -27,7 +27,7 @@ def barriers(made: Plan) -> dict[str, int]:
     These are exchanges: of partial sums, and if each block has some of the samples, of what it computed for them.
     """
     found = {"block": 2}
-    return found if made.meeting == ALONE else found | {MEETINGS[made.meeting]: 1 + made.scattered}
+    return found if made.meeting == ALONE else found | {MEETINGS[made.meeting]: 1 + (made.meeting == GRID)}
 
 
 def shared_bytes_a_step(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
@@ -48,7 +48,7 @@ def shared_bytes_a_step(made: Plan, architecture: DenseArchitecture, batch: int)
     sums = batch * own * (2 * warps_k if warps_k > 1 else 0) + batch * own * (1 + warps_k)
     # Each weight above layer 1 is read in the forward pass and for the deltas, once for all samples that a warp has at
     # the same time; its gradient reads one activation per sample; its update reads and writes it.
-    of_all, of_own = ceil(batch * made.group / 32), ceil(batch / made.blocks) if made.scattered else batch
+    of_all, of_own = ceil(batch * made.group / 32), ceil(batch / made.blocks) if made.meeting == GRID else batch
     above = sum(
         n_out * n_below * (2 * (of_all if layer == 2 else min(of_all, of_own)) + batch + 2)
         for layer, (n_below, n_out) in enumerate(pairwise(kept), 2)

@@ -325,7 +325,7 @@ def run_steps(made, steps: int, **options) -> None:
 LAYOUTS = {
     "alone": plan(SIZES, 5, SMALL),
     "cluster": dataclasses.replace(plan(SIZES, 5, SMALL), blocks=2, meeting=CLUSTER),
-    "grid": dataclasses.replace(plan(SIZES, 5, SMALL), blocks=3, meeting=GRID, scattered=True),
+    "grid": dataclasses.replace(plan(SIZES, 5, SMALL), blocks=3, meeting=GRID),
 }
 
 

@@ -42,9 +42,8 @@ LAYOUTS = {
     "one block, several warps a neuron": Plan(1, ALONE, 256, 2, 1, 2, 5, 8, 2),
     "one block, inputs replaced in place": Plan(1, ALONE, 256, 2, 1, 2, 1, 16, 1),
     "a cluster": Plan(2, CLUSTER, 128, 4, 1, 1, 5, 32, 2),
-    "a grid with an idle block": Plan(5, GRID, 96, 1, 1, 2, 1, 4, 1, scattered=True),
-    "a scattered cluster": Plan(2, CLUSTER, 128, 4, 1, 1, 5, 32, 2, scattered=True),
-    "a grid that keeps inputs": Plan(2, GRID, 64, 4, 1, 2, 5, 8, 2, scattered=True, keeps=True),
+    "a grid with an idle block": Plan(5, GRID, 96, 1, 1, 2, 1, 4, 1),
+    "a grid that keeps inputs": Plan(2, GRID, 64, 4, 1, 2, 5, 8, 2, keeps=True),
 }
 
 

@@ -64,12 +64,12 @@ constexpr int GROUPS = THREADS / GROUP;                     // samples processed
 constexpr int ROUNDS = divided_up(BATCH, GROUPS);
 constexpr int ROWS = ROUNDS * GROUPS;                       // every group has a sample; surplus rows are unused
 constexpr int TAKEN = divided_up(BATCH, 32 / GROUP) * (32 / GROUP);  // rows of the warps that have a sample
-constexpr int TEAM = SCATTERED ? 32 : GROUP;                // threads that take a sample through the layers above
+constexpr int TEAM = MEETING == GRID ? 32 : GROUP;          // threads that take a sample through the layers above
 constexpr bool IDLE = THREADS > WORKERS * 32;  // whether a warp has nothing to do for layer 1
 constexpr bool DIRECT = RULE == SGD && !HAS_V;  // W <- W - rate G: each sample's part of G is subtracted at once
 static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
 static_assert(STAGES == 2 || !KEEPS, "inputs are replaced after their last use");
-constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && SCATTERED);  // a warp copies the inputs that it needs
+constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && MEETING == GRID);  // a warp copies the inputs that it needs
 
 // The part of layer `layer` that a block keeps, and its offset in a row of all layers or among all weights. Elements
 // are read as float4: every layer and every row of weights begins at a multiple of 4, and is padded with zeros.
@@ -102,8 +102,7 @@ constexpr int LAST = place(LAYERS);     // offset of the outputs among them
 // What a block tells all others of a sample: activations of layers 2 and above, except the outputs; then deltas.
 constexpr int SECOND = place(2), ACTIVATED = LAST - SECOND, TOLD = ACTIVATED + ALL - SECOND;
 
-constexpr int SAMPLES_HERE = divided_up(BATCH, BLOCKS);  // that a block takes through the layers above, if SCATTERED
-constexpr int PARTS = MEETING != CLUSTER ? 1 : BLOCKS * width(2) * (SCATTERED ? SAMPLES_HERE : 2 * ROWS);
+constexpr int PARTS = MEETING == CLUSTER ? BLOCKS * width(2) * 2 * ROWS : 1;
 
 struct Shared {
     unsigned long long handed_over[2];             // barriers that count the bytes of partial sums, used alternately
@@ -147,73 +146,64 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
 
 // Exchanges between blocks. Each block has partial sums of layer 2, from its own neurons of layer 1, of all samples.
 //
-//   SCATTERED  it sends those of a sample to one block, which takes the sample through the layers above and tells all
-//              blocks its activations and deltas: two exchanges of few numbers
-//   otherwise  it sends all to all blocks, and every block takes every sample through all layers: one exchange
-//
-// A block of a cluster waits on a counter in its own shared memory, which opens when all numbers have arrived. (The
-// cluster barrier would also wait for all outstanding copies, including the next batch.) In a grid each number carries
-// its turn: see meeting.cu. Without SCATTERED steps alternate between two buffers, because a slow block may still read
-// the last step's sums while another writes the next. With it, nobody sends before it has heard of all samples.
+//   CLUSTER  it sends all of them to all blocks, and every block takes every sample through the layers above. A block
+//            waits on a counter in its own shared memory, which opens when all numbers have arrived. (The cluster
+//            barrier would also wait for all outstanding copies, including the next batch.) Steps alternate between two
+//            buffers, because a slow block may still read the last step's sums while another writes the next.
+//   GRID     it sends those of a sample to one block, which takes the sample through the layers above and tells all
+//            blocks its activations and deltas: two exchanges, but of few numbers. Each number carries its turn: see
+//            meeting.cu. Nobody sends again before it has heard of all samples.
 #if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
 #define BY_CLUSTER
 #endif
 __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
-#if SCATTERED
-#ifdef BY_CLUSTER
-    sample /= BLOCKS;  // in the shared memory of its block
-#endif
-    return (sample * BLOCKS + from) * width(2) + neuron;
-#else
+    if (MEETING == GRID) return (sample * BLOCKS + from) * width(2) + neuron;
     return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
-#endif
 }
-// Sends a partial sum to the block of the sample; or, without SCATTERED, to block `to`.
-__device__ void hand_over(Shared& at, float* meeting_place, int step, int place, int to, float part) {
+// Sends this block's partial sum; `share` is the thread's index among the sharing(2) that have this sum.
+__device__ void hand_over(Shared& at, float* meeting_place, int step, int sample, int neuron, int share, float part) {
+    const int place = part_at(step % 2, blockIdx.x, sample, neuron);
 #ifdef BY_CLUSTER
-    send(part, &at.parts[place], &at.handed_over[SCATTERED ? 0 : step % 2], to);
-#elif SCATTERED
-    tell(meeting_place + place, part, step + 1);
+    for (int to = share; to < BLOCKS; to += sharing(2)) send(part, &at.parts[place], &at.handed_over[step % 2], to);
+#elif MEETING == GRID
+    if (share == 0 && sample < BATCH) tell(meeting_place + place, part, step + 1);
 #else
-    if (to == 0) meeting_place[place] = part;  // the emulator of a cluster
+    if (share == 0) meeting_place[place] = part;  // the emulator of a cluster
 #endif
 }
 // The partial sums at place(0), place(1), …
 template <int COUNT, typename Place>
 __device__ void handed_over(Shared& at, const float* meeting_place, float (&parts)[COUNT], int step, Place place) {
-#ifdef BY_CLUSTER
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) parts[i] = at.parts[place(i)];
-#elif SCATTERED
+#if MEETING == GRID
     auto there = [&](int i) { return meeting_place + place(i); };
     listen(parts, there);
     hear(parts, step + 1, there);
 #else
+#ifdef BY_CLUSTER
+    const float* all = at.parts;
+#else
+    const float* all = meeting_place;
+#endif
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) parts[i] = meeting_place[place(i)];
+    for (int i = 0; i < COUNT; i++) parts[i] = all[place(i)];
 #endif
 }
-// Number c of those told of a sample.
+
+// In a grid: number c of those told of a sample, and where they are told.
 __device__ float& told(Shared& at, int turn, int s, int c) {
     return c < ACTIVATED ? at.a[turn][s][SECOND + c] : at.d[s][SECOND + c - ACTIVATED];
 }
-// A team tells all blocks about its sample.
-__device__ void tell_all(Shared& at, float* meeting_place, int step, int s, int member) {
-#ifdef BY_CLUSTER
-    for (int t = member; t < TOLD * BLOCKS; t += TEAM) {
-        float& number = told(at, step % 2, s, t % TOLD);
-        send(number, &number, &at.handed_over[1], t / TOLD);
-    }
-#else
-    float* row = meeting_place + BATCH * BLOCKS * width(2) + s * TOLD;
-    for (int c = member; c < TOLD; c += TEAM) tell(row + c, told(at, step % 2, s, c), step + 1);
-#endif
+__device__ float* told_at(float* meeting_place, int s) { return meeting_place + BATCH * BLOCKS * width(2) + s * TOLD; }
+// A warp tells all blocks about its sample.
+__device__ void tell_all(Shared& at, float* meeting_place, int step, int s, int lane) {
+    float* row = told_at(meeting_place, s);
+    for (int c = lane; c < TOLD; c += 32) tell(row + c, told(at, step % 2, s, c), step + 1);
 }
-// A group waits for what its sample's block tells.
+// A group waits for what is told about its sample.
 __device__ void hear_all(Shared& at, float* meeting_place, int step, int s, int member) {
-#if SCATTERED && !defined(BY_CLUSTER)
+#if MEETING == GRID
     constexpr int COUNT = divided_up(TOLD, GROUP);
-    const float* row = meeting_place + BATCH * BLOCKS * width(2) + min(s, BATCH - 1) * TOLD;
+    const float* row = told_at(meeting_place, min(s, BATCH - 1));
     float numbers[COUNT];
     auto place = [&](int i) { return row + min(i * GROUP + member, TOLD - 1); };
     listen(numbers, place);
@@ -225,30 +215,20 @@ __device__ void hear_all(Shared& at, float* meeting_place, int step, int s, int 
 #endif
 }
 
-// The counters of a block of a cluster: set the number of bytes to expect, and wait for them.
+// In a cluster: the counters of a block, the number of bytes to expect, and the wait for them.
 __device__ void make_counters(Shared& at) {
 #ifdef BY_CLUSTER
     for (int turn = 0; turn < 2; turn++) make_counter(&at.handed_over[turn]);
 #endif
 }
-__device__ void expect_all(Shared& at, int step) {
+__device__ void expect_parts(Shared& at, int step) {
 #ifdef BY_CLUSTER
-    if (SCATTERED) {
-        const int here = max(0, divided_up(BATCH - (int)blockIdx.x, BLOCKS));
-        if (here > 0) expect(&at.handed_over[0], 4 * BLOCKS * here * width(2));
-        expect(&at.handed_over[1], 4 * BATCH * TOLD);
-    } else expect(&at.handed_over[step % 2], 4 * BLOCKS * TAKEN * width(2));
+    expect(&at.handed_over[step % 2], 4 * BLOCKS * TAKEN * width(2));
 #endif
 }
 __device__ void wait_for_parts(Shared& at, int step) {
 #ifdef BY_CLUSTER
-    if (SCATTERED) wait_until_open(&at.handed_over[0], step % 2);
-    else wait_until_open(&at.handed_over[step % 2], step / 2 % 2);
-#endif
-}
-__device__ void wait_for_told(Shared& at, int step) {
-#ifdef BY_CLUSTER
-    wait_until_open(&at.handed_over[1], step % 2);
+    wait_until_open(&at.handed_over[step % 2], step / 2 % 2);
 #endif
 }
 
@@ -545,9 +525,6 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
         if (PRIVATE && STAGES == 2) {
             wait_for_copies();
             __syncwarp();
-            if (works && WHEN == 0)
-#pragma unroll 8
-                for (int s = 0; s < BATCH; s++) refill(1 - stage, s, next + s);
         }
 
         // ---- layer 1 forward: this thread's partial sums, SAMPLES samples at a time
@@ -603,7 +580,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
         if (STAGES == 2 && !HOLDS && !PRIVATE) fetch(1 - stage, next);
 
         // ---- the layers above
-        if (MEETING == CLUSTER && thread == 0) expect_all(at, step);
+        if (MEETING == CLUSTER && thread == 0) expect_parts(at, step);
         const float down = n - start >= BATCH ? down_whole : down_last;
         // Calls body(s) for each sample of this group.
         auto each_sample = [&](auto body) {
@@ -627,15 +604,11 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                 }
                 if constexpr (MEETING != ALONE)
                     weighted_sums<2>(at, a, member, [&](int neuron, int share, bool there, float z) {
-                        if (SCATTERED) {
-                            if (there && share == 0 && s < BATCH)
-                                hand_over(at, meeting_place, step, part_at(turn, block, s, neuron), s % BLOCKS, z);
-                        } else if (there)
-                            for (int to = share; to < BLOCKS; to += sharing(2))
-                                hand_over(at, meeting_place, step, part_at(turn, block, s, neuron), to, z);
+                        if (there) hand_over(at, meeting_place, step, s, neuron, share, z);
                     });
             });
-        if (PRIVATE && STAGES == 2 && works && WHEN == 1)
+        // The next batch is copied while the blocks exchange: earlier copies would delay their numbers.
+        if (PRIVATE && STAGES == 2 && works)
 #pragma unroll 8
             for (int s = 0; s < BATCH; s++) refill(1 - stage, s, next + s);
         if (RULE == ADAM && !IDLE && thread == THREADS - 1) at.numbers[turn] = numbers_of(rate, steps + step + 1);
@@ -684,7 +657,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
             upwards<2, LAYERS>([&](auto number) {
                 constexpr int layer = number.number, neurons = width(layer), first = place(layer), below = place(layer - 1);
                 if constexpr (layer == 2 && MEETING != ALONE) {
-                    constexpr int most = SCATTERED ? BLOCKS : 1, can = neurons < TEAM ? TEAM / neurons : 1;
+                    constexpr int most = MEETING == GRID ? BLOCKS : 1, can = neurons < TEAM ? TEAM / neurons : 1;
                     constexpr int by = can < most ? can : most;  // threads that share a sum
                     constexpr int count = divided_up(BLOCKS, by), step_j = TEAM / by;
                     for (int j0 = 0; j0 < neurons; j0 += step_j) {
@@ -720,23 +693,19 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
             downwards<LAYERS - 1, 2>([&](auto number) { back(number, s, member, delta); });
             return delta;
         };
-        if (SCATTERED) {
-            for (int s = block + warp * BLOCKS; s < BATCH; s += THREADS / 32 * BLOCKS) {
-                wait_for_parts(at, step);
+        if (MEETING == CLUSTER) wait_for_parts(at, step);
+        if constexpr (MEETING == GRID) {  // a sample for each warp, the last first: it may have nothing to copy
+            for (int s = block + (THREADS / 32 - 1 - warp) * BLOCKS; s < BATCH; s += THREADS / 32 * BLOCKS) {
                 through(s, lane);
                 __syncwarp();
                 tell_all(at, meeting_place, step, s, lane);
             }
             begin_to_listen();
-            wait_for_told(at, step);
-        } else if (MEETING == CLUSTER) wait_for_parts(at, step);
-        if (PRIVATE && STAGES == 2 && works && WHEN == 2)
-#pragma unroll 8
-            for (int s = 0; s < BATCH; s++) refill(1 - stage, s, next + s);
+        }
         each_sample([&](int s) {
             float delta = 0.0f;
-            if constexpr (!SCATTERED) delta = through(s, member);
-            else hear_all(at, meeting_place, step, s, member);
+            if constexpr (MEETING == GRID) hear_all(at, meeting_place, step, s, member);
+            else delta = through(s, member);
             if constexpr (LAYERS == 1)
                 for (int j = member; j < OWN; j += GROUP) give(s, j, at.d[s][j]);
             else back(Layer<1>(), s, member, delta);

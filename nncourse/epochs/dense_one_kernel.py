@@ -28,7 +28,7 @@ MEETING = CudaSource.read(Path(__file__).with_name("meeting.cu"))
 COPIES = CudaSource.read(Path(__file__).with_name("copies.cu"))
 MOST_REGISTERS = 120  # for the weights and sums of layer 1 of a thread; the rest is for its other variables
 MOST_SAMPLES = 48  # sums that a thread holds at a time
-OTHER_REGISTERS = 32  # of a thread, for all but weights, what is remembered of them, and sums
+OTHER_REGISTERS = {ALONE: 32, CLUSTER: 32, GRID: 48}  # of a thread, for all but weights, their memory, inputs and sums
 SPREAD = 65_536  # multiplications of layer 1 in a forward pass from which several blocks pay for their synchronisation
 
 
@@ -54,10 +54,8 @@ class Plan:
     samples: int
     group: int
     stages: int
-    scattered: bool = False
     keeps: bool = False
     memory: int = IN_REGISTERS
-    when: int = 0
 
 
 def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = PLAIN, **chosen) -> Plan:
@@ -106,17 +104,19 @@ def _layout(
         if weights + samples * neurons > MOST_REGISTERS:
             continue
         # Threads for the layers above: one group per sample unless these are too many. In a cluster a block has little
-        # to do above layer 1, so the threads of layer 1 must be enough.
+        # to do above layer 1, so the threads of layer 1 must be enough. In a grid more threads are faster, unless they
+        # leave too few registers for what an optimizer remembers. A grid's groups only have to add to the sums of
+        # layer 2, which are few.
         threads = 32 * warps_k * warps_j
-        most = {CLUSTER: threads, GRID: max(threads, 256), ALONE: 640}[meeting]
-        group = 32
+        most = {CLUSTER: threads, GRID: max(threads, 448 if rule == PLAIN else 256), ALONE: 640}[meeting]
+        group = 16 if meeting == GRID else 32
         while group > 4 and batch * group > most:
             group //= 2
         group = chosen.get("group", group)
         threads = chosen.get("threads", max(threads, min(most, ceil(batch * group / 32) * 32)))
         if threads <= 1024:
             # Registers of a thread: 512 for the warps, of which a quarter of the multiprocessor has so many.
-            registers = min(255, 512 // ceil(threads / 128) // 8 * 8) - OTHER_REGISTERS
+            registers = min(255, 512 // ceil(threads / 128) // 8 * 8) - OTHER_REGISTERS[meeting]
             # Forward, a thread holds sums; in an update, gradients.
             remembered = weights * len(rule.memory)
             needed = weights + remembered + (max(samples * neurons, weights) if rule != PLAIN else 0)
@@ -124,10 +124,8 @@ def _layout(
             keeps = chosen.get("keeps", inputs <= 128 and needed + inputs <= registers)
             return Plan(
                 blocks, meeting, threads, lanes, quads, neurons, samples, group, stages,
-                scattered=meeting == GRID or chosen.get("scattered", False),
                 keeps=stages == 2 and keeps,
                 memory=IN_REGISTERS if needed <= registers or not remembered else IN_SHARED,
-                when=chosen.get("when", 0),
             )  # fmt: skip
     return None
 
@@ -148,12 +146,11 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int, rule: 
     )
     neurons = 4 * sum(ceil(n / 4) for n in kept)
     padded = 4 * (neurons // 4 | 1)  # a row, padded to an odd multiple of four to avoid bank conflicts
-    parts = made.blocks * widths[1] * (ceil(batch / made.blocks) if made.scattered else 2 * rows) if widths[1:] else 0
     numbers = (
         (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
         + rows * (cross * ceil(warps_j * side * made.neurons / 4) * 4 + warps_k * own + 3 * padded + 2 * widths[-1])
         + 4 + weights + 4 + neurons
-        + (parts if made.meeting == CLUSTER else 1)
+        + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
     )  # fmt: skip
     remembered = weights + 8 + neurons
     if made.memory == IN_SHARED:
@@ -166,7 +163,7 @@ def meeting_size(made: Plan, architecture: DenseArchitecture, batch: int) -> int
     if made.meeting == ALONE:
         return 1
     n_second, *_ = above = architecture.sizes[2:]
-    if not made.scattered:
+    if made.meeting == CLUSTER:
         return 2 * made.blocks * _rows(made, batch) * n_second
     padded = [4 * ceil(n / 4) for n in above]
     return batch * (made.blocks * n_second + 2 * sum(padded) - padded[-1])
@@ -191,8 +188,8 @@ def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:
     """
     counts = []
     for layer, (n_below, n_out) in enumerate(pairwise(_kept(made, architecture)), 2):
-        sends = layer == 2 and made.meeting == CLUSTER and not made.scattered
-        group = made.group if layer == 2 or not made.scattered else 32
+        sends = layer == 2 and made.meeting == CLUSTER
+        group = made.group if layer == 2 or made.meeting != GRID else 32
         counts.append(max(1, min(4, group // n_out, made.blocks if sends else ceil(n_below / 4))))
     return counts
 
