@@ -59,13 +59,14 @@ class Plan:
     memory: int = IN_REGISTERS
 
 
+@functools.lru_cache(maxsize=64)
 def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = PLAIN, **chosen) -> Plan:
     """A layout that fits the chip; `chosen`: fields of it that are given. Raises DoesNotFitError if there is none."""
     above = batch * sum(n_out * n_in for n_out, n_in in architecture.shapes[1:])
     if above > MOST_ABOVE and not chosen:
         raise DoesNotFitError(
-            f"one_kernel wanted at most {MOST_ABOVE:,} multiplications of a step above layer 1, which few threads share; "
-            f"got {above:,}: take network_epoch=streamed"
+            f"one_kernel wanted at most {MOST_ABOVE:,} multiplications of a step above layer 1, since few threads share "
+            f"them; got {above:,}: take network_epoch=streamed"
         )
     work = (batch + 2) * architecture.sizes[0] * architecture.sizes[1]
     spread = len(architecture.sizes) > 2 and work >= SPREAD
