@@ -65,7 +65,7 @@ def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = P
     above = batch * sum(n_out * n_in for n_out, n_in in architecture.shapes[1:])
     if above > MOST_ABOVE and not chosen:
         raise DoesNotFitError(
-            f"one_kernel wanted at most {MOST_ABOVE:,} multiplications of a step above layer 1, since few threads share "
+            f"one_kernel wanted at most {MOST_ABOVE:,} multiplications a step above layer 1, since few threads share "
             f"them; got {above:,}: take network_epoch=streamed"
         )
     work = (batch + 2) * architecture.sizes[0] * architecture.sizes[1]
