@@ -5,7 +5,7 @@ enum Kind { DENSE, CONVOLUTION, POOL };
 
 // How a product is divided. `split` blocks share the sums of a tile: their parts begin at `parts_at`, the counters of
 // those that have arrived at `arrivals_at`. Where `part` is 0, a tile has `high` × `wide` elements. Else it is a product
-// of image_products.cu, and so many channels, or rows of pixels, are in shared memory together.
+// of streamed_images.cu, and so many channels, or rows of pixels, are in shared memory together.
 struct Tile {
     int high, wide, split, part, parts_at, arrivals_at;
 };

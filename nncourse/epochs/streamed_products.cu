@@ -47,8 +47,7 @@ struct Elements {
             i[c] = j[c] = 0;
             const bool there = first + c < COUNT && number < SIZE && of.place(tile, e / WIDE, e % WIDE, i[c], j[c]);
             at[c] = there ? e : -1;
-            if (!there) i[c] = j[c] = 0;
-            before[c] = of.early(i[c], j[c]);
+            if (there) before[c] = of.early(i[c], j[c]);
         }
     }
 };
