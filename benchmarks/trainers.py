@@ -53,9 +53,9 @@ def ours(backend_name: str, kernel: str) -> Callable[[Problem], Trainer]:
         from nncourse import device as devices
         from nncourse.backend import choose
         from nncourse.model.optimizers import Adam
-        from nncourse.model.training import fused_epoch, train_step_by_step
+        from nncourse.model.training import fused_epochs, train_step_by_step
 
-        operation = fused_epoch(problem.network, problem.optimizer)
+        (operation, *_), _ = fused_epochs(problem.network, problem.optimizer)
         backend, optimizer = choose(backend_name, **{operation: kernel}), problem.new_optimizer
         network, X, Y = problem.network.on(backend), backend.to_device(problem.X), backend.to_device(problem.Y)
         there = network.flat_parameters
