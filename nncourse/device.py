@@ -42,6 +42,11 @@ def on_gpu(array) -> bool:
     return hasattr(array, "__cuda_array_interface__")
 
 
+def address(array) -> int:
+    """Where the numbers of an array of NumPy or CuPy begin in memory."""
+    return array.data.ptr if on_gpu(array) else array.ctypes.data
+
+
 def array_module(array) -> ModuleType:
     """The module that made `array`: numpy or cupy."""
     if not on_gpu(array):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(bool(emulate.why_not()), reason="no emulator")
 IDEAS = ("shared", "tiled", "tiles_1d", "tree", "shuffle")
 NAMED = [(blank.operation, blank.kernel) for blank in exercises() if blank.kernel in IDEAS]
 NAMED.remove(("all_reduce", "tree"))  # of a group, whose exchanges are counted
-NAMED += [("dense_forward", "tiles_2d")]
+NAMED += [("dense_forward", "tiles_2d"), ("confusion_matrix", "atomic")]
 PLAIN = {
     ("dense_forward", "tiled"): "coalesced",
     ("dense_forward", "tiles_1d"): "tiled",

@@ -118,3 +118,45 @@ def test_a_tiny_case_shows_what_every_array_became():
 def test_cases_of_whole_numbers_are_not_called_random_values():
     operation = find("confusion_matrix")
     assert "values" not in random_case(operation, {"n": 5, "classes": 3}).label
+
+
+def test_a_size_is_named_beside_a_factor_only_if_other_cases_agree():
+    def exchanged(costs, patience):
+        stop, best = find("stop_early")["loops"](costs, patience)
+        return best, stop
+
+    def summed(D):
+        return D.sum(axis=0)
+
+    def without_two(M):
+        return find("f1")["numpy"](M) / np.float32(2)
+
+    said = [check(find("stop_early"), exchanged, seed=seed).line for seed in range(4)]
+    assert not any("times what it should be" in line or "±" in line for line in said)
+    assert all("and batch is" in check(find("bias_gradient"), summed, seed=seed).line for seed in range(4))
+    assert not any("classes is" in check(find("f1"), without_two, seed=seed).line for seed in range(4))
+
+
+def test_what_is_right_to_three_digits_is_said_to_be():
+    def in_half(A, mean, variance, gamma, beta, epsilon):
+        scale, shift, middle = (value[:, None, None] for value in (gamma / np.sqrt(variance + epsilon), beta, mean))
+        return ((A - middle) * scale.astype(np.float16) + shift).astype(np.float32)
+
+    verdict = check(find("batchnorm_forward"), in_half, seed=1)
+    assert "right to about three digits" in verdict.line and "ε" not in verdict.line
+
+
+def test_threads_of_three_axes_are_not_said_to_lack_an_index_of_four():
+    wrong = np.zeros((1, 3, 19, 35), bool)
+    wrong[..., 32:] = True
+    assert not not_reached(wrong, wrong, (48, 32, 3)) and not_reached(wrong, wrong, (32, 32, 3))
+
+
+def test_advice_on_arrays_that_are_right_is_left_out():
+    def uphill(W, G, V, rate, momentum):
+        V[...] = momentum * V + G
+        W += 3 * rate * V
+        return W, V
+
+    verdict = check(find("momentum_update"), uphill, seed=1)
+    assert "your V is right" in verdict.line and "must become" not in verdict.line

@@ -347,7 +347,8 @@ def test_a_race_names_threads_blocks_and_the_cell():
     )
     assert race("adds", threads=1) == (
         "cuda/races.cu:3: adds: thread (0, 0, 0) of block (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both "
-        "touch a[1], one writes, and blocks do not wait for each other: is the index right? If it is: use atomicAdd"
+        "touch a[1], one writes, and blocks do not wait for each other: is the index right? If it is: use "
+        "atomicAdd in all lines that touch it"
     )
     assert "both touch shared memory, one writes" in race("shared_for_private")
     assert "both touch dynamic shared memory, one writes" in race("dynamic")

@@ -159,6 +159,31 @@ def test_a_slow_loop_is_noted_only_where_the_course_needs_none(monkeypatch):
         assert short.outcome.state == "right" and "slower" not in str(short.outcome)
 
 
+def test_loops_without_a_loop_are_noted_and_their_time_is_not_compared(monkeypatch):
+    seconds = iter((1e-6, 1.0))
+    monkeypatch.setattr(
+        "nnclassroom.notebook.exercise.timed",
+        lambda *_: (timing.Table("times", (timing.Row("yours", "cpu", next(seconds), 1, 1, 0.1),)), []),
+    )
+
+    @exercise("neuron", kernel="loops")
+    def neuron(x, w, b):
+        return w @ x + b
+
+    without = neuron
+
+    @exercise("neuron", kernel="loops")
+    def neuron(x, w, b):
+        z = b
+        for i in range(len(x)):
+            z += w[i] * x[i]
+        return z
+
+    assert without.outcome.state == "right" and "no loop is in it" in str(without.outcome)
+    assert neuron.outcome.state == "right" and "no loop" not in str(neuron.outcome)
+    assert "faster" not in str(neuron.outcome)
+
+
 def test_a_slower_kernel_that_takes_the_place_of_a_faster_one_says_so(monkeypatch):
     def kept(text: str, seconds: float, title: str = "sigmoid, n 131072", note: str = "") -> str:
         table = timing.Table(title, (timing.Row("yours", "cpu", seconds, 1, 1, 0.1, note),))

@@ -6,7 +6,7 @@ import pytest
 from nncourse import device
 from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.model.loaders import AHEAD, HostSamples, bytes_on_device, in_turn, placed
+from nncourse.model.loaders import AHEAD, HostSamples, bytes_on_device, in_order, in_turn, placed
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 
@@ -95,3 +95,14 @@ def test_other_types_and_other_ways_are_refused():
         HostSamples(np.zeros((2, 2)), "cpu")
     with pytest.raises(CourseError, match="all, batch"):
         placed(np.zeros((2, 2), np.float32), "cpu", "some")
+
+
+@pytest.mark.parametrize("shape", [(7, 8), (7, 6), (7, 5), (4, 2, 3, 2), (3, 1, 1, 1)], ids=str)
+def test_rows_in_another_order_are_the_same_bits(shape):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal(shape).astype(np.float32)
+    X.flat[:3] = np.nan, np.inf, -0.0
+    order = rng.permutation(len(X))[:-1]
+    for rows in (X, X[:, ..., ::-1], X[1:]):
+        places = order % len(rows)
+        assert in_order(rows, places).tobytes() == rows[places].tobytes()

@@ -39,7 +39,8 @@ CONTENDERS = {
 
 def problem_of(case: str, steps: float = CHECKED):
     layers, batch, optimizer, activation, cost = CASES[case]
-    return drawn(make_network(layers, activation, cost, seed=1), batch, optimizer, int(steps * batch))
+    problem = drawn(make_network(layers, activation, cost, seed=1), batch, optimizer, int(steps * batch))
+    return replace(problem, rate=optimizer.usual_rate)
 
 
 @pytest.mark.parametrize("name", CONTENDERS)

@@ -212,20 +212,23 @@ def _rates(rng, shape, sizes):
 
 # "falls" twice at the front, so that even of few rates the last one is not always the largest that falls.
 KINDS = ["falls", "flat", "falls", "rises", "inf", "nan", "falls at first", "saturates"]
+OF_TURN = {  # of five: instead of these
+    2: ["wavers", "flat"],
+    3: ["hardly rises", "hardly falls"],
+    4: ["flat", "nan", "rises", "comes back", "falls at first"],  # none falls
+}
 
 
 def _first_costs(rng, shape, sizes):
     """The cost before training in the first column, then the cost after each epoch: falling, flat, rising, ∞ or NaN.
 
-    "wavers" ends below its start but rises in the last epoch; "comes back" ends above its start but falls in it.
+    "wavers" ends below its start but rises in the last epoch; "comes back" ends above its start but falls in it. What
+    becomes ∞ or NaN falls before, up to the last epoch where none falls.
     """
     n, columns = shape
     costs = np.full(shape, rng.uniform(0.1, 0.7))
-    kinds = rng.permutation(np.resize(KINDS, n))
-    if sizes["turn"] % 5 == 4:  # none falls
-        kinds = np.resize(["flat", "nan", "rises", "comes back", "falls at first"], n)
-    elif sizes["turn"] % 5 == 2:
-        kinds = np.resize(["wavers", "flat"], n)
+    turn = sizes["turn"] % 5
+    kinds = np.resize(OF_TURN[turn], n) if turn in OF_TURN else rng.permutation(np.resize(KINDS, n))
     t = np.arange(columns)
     for row, kind in zip(costs, kinds, strict=True):
         if kind == "falls":
@@ -244,17 +247,27 @@ def _first_costs(rng, shape, sizes):
         elif kind == "saturates":
             row[1:] *= rng.uniform(1.2, 2)
         elif kind in ("inf", "nan") and columns > 1:
-            row[int(rng.integers(1, columns)) :] = float(kind)
+            row *= 0.9**t
+            row[columns - 1 if turn == 4 else int(rng.integers(1, columns)) :] = float(kind)
+        elif kind.startswith("hardly"):
+            row[:] = np.float32(row[0])
+            row[-1] += np.spacing(np.float32(row[0])) * (1 if kind == "hardly rises" else -1)
     return costs.astype(np.float32)
 
 
-def _shown(values, most=8):
-    said = ", ".join(f"{value:.3g}" for value in values[:most])
+def _shown(values, most=8, digits=3):
+    said = ", ".join(f"{value:.{digits}g}" for value in values[:most])
     return f"{said}, …" if len(values) > most else said
 
 
+def _digits(values):
+    """How many digits tell these numbers apart."""
+    return 3 if len({f"{value:.3g}" for value in values.flat}) == len(np.unique(values)) else 9
+
+
 def _of_rates(place, rates, costs):
-    return f"the rates are {_shown(rates)}; the costs before {_shown(costs[:, 0])}, at the end {_shown(costs[:, -1])}"
+    before, end = (_shown(costs[:, column], digits=_digits(costs[:, [0, -1]])) for column in (0, -1))
+    return f"the rates are {_shown(rates)}; the costs before {before}, at the end {end}"
 
 
 best_rate = Operation(
@@ -269,7 +282,20 @@ best_rate = Operation(
         advice=_of_rates,
         sizes_to_check=tuple(
             {"n": n, "columns": columns}
-            for n, columns in ((4, 3), (1, 2), (2, 2), (7, 4), (6, 2), (7, 6), (8, 3), (9, 5), (12, 3), (5, 4), (3, 3))
+            for n, columns in (
+                (4, 3),
+                (1, 2),
+                (2, 2),
+                (7, 4),
+                (6, 2),
+                (7, 6),
+                (8, 3),
+                (9, 5),
+                (12, 3),
+                (5, 4),
+                (3, 3),
+                (12, 3),
+            )
         ),
     ),
 )
@@ -295,7 +321,10 @@ def _by_running_minimum(costs, patience):
 
 
 def _held_out_costs(rng, shape, sizes):
-    """Costs with few different values, so that there are ties; some are large, some contain NaN and ∞."""
+    """Costs with few different values, so that there are ties; some are huge, some contain NaN and ∞.
+
+    In some they differ by roundings of float32: the lowest is the lowest, however little it is below the others.
+    """
     (n,), turn = shape, sizes["turn"]
     if turn % 6 == 3:
         costs = np.linspace(1, 0.2, n)  # always falls: it never stops
@@ -304,9 +333,11 @@ def _held_out_costs(rng, shape, sizes):
     else:
         t = np.arange(n)
         costs = np.round(abs(t - rng.integers(0, n)) / n + 0.1 * rng.integers(0, 4, n), 1) + 0.2
+    if turn % 6 in (0, 3) and turn > 5:
+        costs = 0.7 + np.round(10 * costs) * np.spacing(np.float32(0.7))
     if turn % 6 in (2, 4):
         costs[rng.random(n) < 0.3] = (np.nan, np.inf)[turn % 4 // 2]
-    return (costs * (1e6 if turn % 6 == 1 else 1)).astype(np.float32)
+    return (costs * (1e38 if turn % 6 == 1 else 1)).astype(np.float32)
 
 
 stop_early = Operation(
@@ -319,8 +350,10 @@ stop_early = Operation(
     trial=Trial(
         values={"costs": _held_out_costs},
         edge_cases=(),
-        error_scale=lambda costs, patience: (1.0, 1.0),
-        advice=lambda place, costs, patience: f"the costs are {_shown(costs, 12)}, and patience is {patience}",
+        error_scale=lambda costs, patience: (0.0, 0.0),
+        advice=lambda place, costs, patience: (
+            f"the costs are {_shown(costs, 12, _digits(costs))}, and patience is {patience}"
+        ),
         sizes_to_check=tuple(
             {"n": n, "patience": patience}
             for n, patience in (

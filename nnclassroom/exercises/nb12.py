@@ -75,11 +75,11 @@ def equal_shards(rows, ranks):
 
 
 def _chain_or_root(exchanged: Exchanged) -> str:
-    """A tree has ⌈log₂ K⌉ rounds up and as many down; twice as many are allowed, for trees with other branches."""
+    """A tree has ⌈log₂ K⌉ rounds up and as many down; half as many more are allowed, for trees with other branches."""
     if exchanged.size < 3:
         return ""
     depth = ceil(log2(exchanged.size))
-    if exchanged.rounds <= 4 * depth:
+    if exchanged.rounds <= 3 * depth + 1:
         return ""
     wanted = f"{depth} up and {depth} down will do for {exchanged.size} ranks, if pairs add at the same time"
     return f"{exchanged.rounds} messages come one after the other: {wanted}"
@@ -152,6 +152,7 @@ def _guesses(size: int) -> Iterator[np.ndarray]:
     """How often each rank may have been counted, likely mistakes first."""
     once, ranks = np.ones(size), np.arange(size)
     yield once / size
+    yield from ((ranks < some) * once for some in range(1, size))
     for left_out in range(1, size + 1) if size <= 8 else (1, 2, size - 1, size):
         for some in combinations(range(size), left_out):
             yield once - np.isin(ranks, some)
@@ -175,6 +176,8 @@ def _counted(counts: np.ndarray, rank: int) -> str:
     for times in sorted(set(counts.astype(int).tolist()) - {1}):
         ranks = [str(each) for each in np.flatnonzero(counts == times)]
         who = f"rank {ranks[0]} is" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]} are"
+        if len(ranks) > 3 and int(ranks[-1]) - int(ranks[0]) == len(ranks) - 1:
+            who = f"ranks {ranks[0]} to {ranks[-1]} are"
         words.append(f"{who} missing" if times == 0 else f"{who} counted {_times(times)}")
     return ", ".join(words)
 
@@ -269,7 +272,7 @@ all_reduce = GroupOperation(
         advice=_of_whom,
         sizes_to_check=tuple(
             {"ranks": ranks, "n": n}
-            for ranks, n in ((4, 8), (2, 6), (3, 7), (1, 5), (5, 3), (8, 24), (8, 5), (2, 1), (5, 1203), (16, 35))
+            for ranks, n in ((4, 8), (2, 6), (3, 7), (1, 5), (5, 3), (8, 5), (2, 1), (5, 1203), (33, 35))
         ),
         draw_sizes=lambda rng: {"ranks": int(rng.integers(1, 7)), "n": int(rng.integers(1, 40))},
     ),
@@ -361,6 +364,9 @@ def _of_averages(place: tuple[int, ...], W: np.ndarray, G: np.ndarray, rate: flo
         every = np.broadcast_to((every - rate * G[:, step]).sum(axis=0), W.shape)
     mistakes = {
         "the sum of the parameters, not their mean": np.broadcast_to(own.sum(axis=0), W.shape),
+        "divided by the number of steps: the mean is over the ranks": np.broadcast_to(
+            own.sum(axis=0) / G.shape[1], W.shape
+        ),
         "each rank has its own parameters: their mean is missing": own,
         "the mean came before the steps": W.mean(axis=0) - rate * G.sum(axis=1),
         "the first step alone": np.broadcast_to(first.mean(axis=0), W.shape),
@@ -418,7 +424,7 @@ averaging_round = GroupOperation(
         ),
         edge_cases=("zeros",),
         advice=_of_averages,
-        sizes_to_check=tuple(sizes | {"steps": steps} for sizes, steps in zip(SIZES, (1, 3, 2, 4, 1, 5), strict=True)),
+        sizes_to_check=tuple(sizes | {"steps": steps} for sizes, steps in zip(SIZES, (3, 2, 1, 4, 1, 5), strict=True)),
         draw_sizes=lambda rng: _draw(rng) | {"steps": int(rng.integers(1, 6))},
     ),
 )
@@ -443,9 +449,12 @@ def _stale(worker: np.ndarray) -> np.ndarray:
 
 
 def _workers(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict) -> np.ndarray:
-    """Up to five workers; up to 40 where there are many pushes."""
-    most = 40 if sizes["pushes"] > 20 else rng.integers(1, 6)
-    return rng.integers(0, most, shape, dtype=np.int32)
+    """Up to five workers; up to 1,000 where there are many pushes, and worker 0 has the first and the last of them."""
+    many = sizes["pushes"] > 20
+    workers = rng.integers(int(many), 1000 if many else rng.integers(1, 6), shape, dtype=np.int32)
+    if many:
+        workers[[0, -1]] = 0
+    return workers
 
 
 def _by_server(W: np.ndarray, G: np.ndarray, worker: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:
@@ -473,7 +482,7 @@ server_update = Operation(
         ),
         edge_cases=("zeros", "large"),
         sizes_to_check=tuple(
-            {"pushes": pushes, "n": n} for pushes, n in ((6, 3), (1, 4), (2, 1), (9, 5), (20, 2), (40, 7), (90, 3))
+            {"pushes": pushes, "n": n} for pushes, n in ((6, 3), (1, 4), (2, 1), (9, 5), (20, 2), (40, 7), (300, 3))
         ),
     ),
 )
@@ -499,6 +508,14 @@ def _begins(seconds: np.ndarray, batches: int) -> np.ndarray:
     return first[:, None] + np.outer(np.maximum.accumulate(seconds), np.arange(batches))
 
 
+def _seconds_of_devices(rng, shape, sizes):
+    """In every other case the second device takes longer than all others together."""
+    seconds = rng.uniform(0.5, 3, shape)
+    if sizes["turn"] % 2 == 0:
+        seconds[1:2] *= 50
+    return seconds.astype(np.float32)
+
+
 pipeline = Operation(
     "pipeline",
     "device d begins with micro-batch b when both d − 1 has ended it and d has ended b − 1",
@@ -506,7 +523,7 @@ pipeline = Operation(
     reference=_begins,
     flops=None,
     trial=Trial(
-        values={"seconds": lambda rng, shape, sizes: rng.uniform(0.5, 3, shape).astype(np.float32)},
+        values={"seconds": _seconds_of_devices},
         edge_cases=(),
         advice=lambda place, seconds, batches: f"that is device {place[0]} with micro-batch {place[1]}",
         sizes_to_check=tuple(

@@ -16,16 +16,19 @@ from nncourse.kernels.contract import Formula
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Limit
 
-# What each kind of limit counts: the kind of access, whether to shared memory, whether the most by any one thread.
-COUNTED = {
+# What each kind of limit counts: the kind of access, whether to shared memory (None: to any), and whether the most by
+# any one thread.
+COUNTED: dict[str, tuple[int, bool | None, bool]] = {
     "reads": (READ, False, False),
     "reads by a thread": (READ, False, True),
     "shared reads": (READ, True, False),
+    "shared reads by a thread": (READ, True, True),
     "shared writes": (WRITE, True, False),
     "atomics": (ATOMIC, False, False),
     "shared atomics": (ATOMIC, True, False),
+    "additions": (ATOMIC, None, False),
 }
-AT_LEAST = ("shared reads",)
+AT_LEAST = ("shared reads", "additions")
 
 
 def exceeded(
@@ -64,8 +67,8 @@ def counted(operation: Operation, limit: Limit, trace: Trace) -> int:
         rows = rows[np.array([memory.shared for memory in trace.memories])[rows["memory"]]]
         if kind == READ:  # what the reading thread has not put there itself
             own = {_place(row) for row in accesses if row["kind"] == WRITE}
-            return sum(_place(row) not in own for row in rows)
-    else:  # a student may give the parameters other names, but their order is the contract's
+            rows = rows[[_place(row) not in own for row in rows]]
+    elif shared is not None:  # a student may give the parameters other names, but their order is the contract's
         pointers = {each.name for each in operation.arguments if each.dims} | {each.name for each in operation.results}
         number = [name for name in operation.cuda_arguments if name in pointers].index(limit.of)
         rows = rows[rows["memory"] == number]

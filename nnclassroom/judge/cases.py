@@ -53,28 +53,28 @@ NOT_FINITE = {"infinite", "minus infinite", "some infinite", "alone", "minus alo
 VALUES = {  # the words for each kind
     "random": "random values",
     "positive": "positive values",
-    "zeros": "zeros values",
-    "zeros among others": "zeros among others values",
-    "from −20 to 20": "from −20 to 20 values",
+    "zeros": "zeros only",
+    "zeros among others": "zeros among the values",
+    "from −20 to 20": "values from −20 to 20",
     "negative": "negative values",
     "equal": "equal values",
-    "ones": "ones values",
+    "ones": "ones only",
     "large": "large values",
     "large and negative": "large and negative values",
-    "rows of different size": "rows of different size values",
-    "infinite": "infinite values",
-    "minus infinite": "minus infinite values",
+    "rows of different size": "rows of different size",
+    "infinite": "an infinite value",
+    "minus infinite": "a value of −∞",
     "some infinite": "some infinite values",
     "special": "special values",
-    "alone": "alone values",
-    "minus alone": "minus alone values",
+    "alone": "an infinite value alone",
+    "minus alone": "a value of −∞ alone",
     "few different": "few different values",
-    "zeros of both signs": "zeros of both signs values",
-    "hardly different": "hardly different values",
-    "some NaN": "some NaN values",
-    "mostly NaN": "mostly NaN values",
-    "mostly minus infinite": "mostly minus infinite values",
-    "one of zeros": "one of zeros values",
+    "zeros of both signs": "zeros of both signs",
+    "hardly different": "large negative values that hardly differ",
+    "some NaN": "some NaN",
+    "mostly NaN": "mostly NaN",
+    "mostly minus infinite": "mostly −∞",
+    "one of zeros": "one array of zeros",
 }
 MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
 ABOVE_16_BITS = 1 << 16
@@ -380,7 +380,7 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "zeros of both signs":
             values = rng.choice([-1, -0.0, 0.0], shape)
         case "hardly different":
-            values = 1 + rng.integers(0, 4, shape) * EPS
+            values = -3e38 * (1 + rng.integers(0, 4, shape) * EPS)  # near the lowest number that there is
         case "some NaN" | "mostly NaN" if chosen:
             nan = rng.random(shape) < (0.7 if kind == "mostly NaN" else 0.1)
             nan.flat[rng.integers(nan.size)] = True

@@ -18,7 +18,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, singledispatch
-from itertools import combinations
+from itertools import combinations, islice
 from math import prod
 from typing import Any
 
@@ -40,7 +40,9 @@ from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
+OTHER_CASES = 3  # that show whether a factor is a size, or as large by chance
 MOST_COUNTED = 10**7  # an integer nearer to SENTINEL was never set, or only added to
+MOST_FACTOR = 1000  # that is named without a size
 HUGE = -3.21e33  # fills every third result in place of NaN, for a kernel that tests whether its result is NaN
 GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 rows of the longest array
 # Contents of the guard elements: different NaNs for outputs and inputs, so that copying one to the other is detected;
@@ -50,6 +52,7 @@ OUTPUT_GUARD, INPUT_GUARDS = 0x7FC0DEAD, {"f": 0x7FC0BEEF, "i": 0}
 # Limits of one launch on the emulator, which runs some millions of threads a second. A kernel that is slow in a large
 # case, but not endless, is not wrong: that case is left out. So is one with more threads, with barriers or without.
 LAUNCH_SECONDS = 5.0
+UNSET_AT_LEAST, USUAL = 1e30, 100  # what unset memory of the emulator gives; numbers that it is made of
 MOST_FIXED = 1 << 20  # threads of a launch of fixed size; more elements than that are tried
 MOST_THREADS = {True: 1_200_000, False: 2_500_000}
 RACES: Mapping[str, Any] = {"races": True}
@@ -171,7 +174,8 @@ def judge(
     count, slow, not_finite = 0, False, ""
     left_out: Fault | None = None
     more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
-    for case in (only,) if only else cases(operation, seed, fixed):
+    tried = iter((only,) if only else cases(operation, seed, fixed))
+    for case in tried:
         try:
             if case.large and too_many(case):
                 continue
@@ -203,6 +207,8 @@ def judge(
                 break
             if fault and fault.kind == OPEN:
                 return say(OPEN) if count == 0 else say("raised", fault.facts, case, label)
+            if fault and fault.facts.get("alike"):
+                fault = _in_others(operation, fault, lambda other, given=options | more: run(other, given), tried)
             if fault:
                 of_launch = {"fixed": fixed} if fixed and case.large else {}
                 return say(fault.kind, {**fault.facts, **of_launch}, case, label)
@@ -213,6 +219,21 @@ def judge(
     if device == "emulator" and (over := budget.exceeded(operation, name, run, more)):
         return say(over[1].kind, over[1].facts, over[0])
     return say(RIGHT, {"count": count, "device": device, "not finite": not_finite})
+
+
+def _in_others(
+    operation: Operation, fault: Fault, run: Callable[[Case], "Returned | Fault"], tried: Iterator[Case]
+) -> Fault:
+    """The fault, with those sizes alone by which the next cases are wrong too: another is as large by chance."""
+    alike = list(fault.facts["alike"])
+    for case in islice((other for other in tried if not other.not_finite), OTHER_CASES):
+        found = _fault(operation, case, run(case))
+        if found is None or found.kind == fault.kind:
+            sizes, whole = operation.sizes(*case.arguments), float(found.facts.get("whole", "nan")) if found else 1.0
+            counts = {name: prod(sizes[part] for part in name.split(" · ")) for name in alike}
+            alike = [name for name, count in counts.items() if abs(whole - count) < 1e-3 * count]
+    few = not alike and fault.facts["few"]
+    return replace(fault, facts={**fault.facts, "alike": alike} | ({"factor": ""} if few else {}))
 
 
 def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
@@ -433,7 +454,10 @@ def _first_fault(
             sign = _has_wrong_sign(before[name], value, references[name])
             others = {other: array for other, array in returned.in_place.items() if other in returned.changed}
             right = [other for other, array in others.items() if not fault_of(other, array)]
-            return Fault(fault.kind, {**fault.facts, "name": name, "in place": True, "sign": sign, "right": right})
+            alone = right and len(right) == len(in_place) - 1 and not fault.facts.get("mistaken")
+            plain = {"advice": ""} if alone else {}  # it tells of the others
+            about = {"name": name, "in place": True, "sign": sign, "right": right}
+            return Fault(fault.kind, {**fault.facts, **about, **plain})
     for name in returned.changed:
         if name not in in_place:
             return Fault("changes an argument", {"name": name})
@@ -578,9 +602,11 @@ def _values_fault(
         return None
     first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     margin = float(np.broadcast_to(allowed, reference.shape)[first])
-    around, digits = f" ± {margin:.1g}" if margin > TINY else "", ".7g" if named.kind == "float" else ".0f"
+    around, digits = f" ± {margin:.1g}" if margin > 2 * TINY else "", ".7g" if named.kind == "float" else ".0f"
     floats = [value for value in known if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
-    unset = named.kind == "float" and bool(abs(got[first]) == np.float32(abs(UNSET)))
+    unset = named.kind == "float" and bool(
+        abs(got[first]) == np.float32(abs(UNSET)) or (returned.covers and _comes_from_unset(got[first], floats))
+    )
     nan = kind_of_nan(got[first])
     if got[first] == np.float32(HUGE) or (got.dtype.kind in "iu" and abs(int(got[first]) - SENTINEL) < MOST_COUNTED):
         nan = "unwritten"
@@ -601,8 +627,11 @@ def _values_fault(
         "unset": unset,
         "nans": "nan" in operation.trial.edge_cases and any(np.isnan(value).any() for value in floats),
         "infinities": bool(nan and any(np.isinf(value).any() for value in floats)),
-        "advice": mistake_in(operation, named, got, reference, wrong, allowed, given) or advice,
+        "advice": advice,
     }
+    mistake = mistake_in(operation, named, got, reference, wrong, allowed, given)
+    if mistake or (named.kind == "float" and _right_to_three_digits(got, reference)):
+        facts |= {"advice": mistake, "half": not mistake, "mistaken": True}
     if missed:
         facts |= {"nan": "", "advice": "", "covers": returned.covers, "shape": got.shape}
     if named.kind == "float" and named.name not in operation.names:
@@ -610,6 +639,18 @@ def _values_fault(
         sizes |= _products(operation, named, sizes)
         facts |= _factor(got, reference, allowed, {name: sizes[name] for name in sizes if name not in steps})
     return Fault("wrong value", facts)
+
+
+def _comes_from_unset(got: Any, floats: Sequence[np.ndarray]) -> bool:
+    """Whether a number is so large, made of usual ones, that it must come from memory that was never set."""
+    return UNSET_AT_LEAST <= abs(got) < np.inf and all((abs(value) < USUAL).all() for value in floats)
+
+
+def _right_to_three_digits(got: np.ndarray, reference: np.ndarray) -> bool:
+    """Whether all elements are right to about the 11 bits that float16 has, but not to many more."""
+    with np.errstate(all="ignore"):
+        errors = np.abs(got - reference) / np.abs(reference)
+    return got.size >= 8 and bool((errors < 4e-3).all() and np.median(errors) > 3e-5)
 
 
 def _products(operation: Operation, named: Argument, sizes: Mapping[str, Any]) -> dict[str, int]:
@@ -636,4 +677,7 @@ def _factor(got: np.ndarray, reference: np.ndarray, allowed: Any, sizes: Mapping
     alike = [name for name, size in sizes.items() if isinstance(size, int) and abs(whole - size) < 1e-4 * size]
     if factor < 0 or whole < 1.01 or not (alike or counted.sum() > 3):
         return {}
-    return {"factor": f"{factor:.4g}" if factor >= 1 else f"1/{whole:.4g}", "whole": f"{whole:.4g}", "alike": alike}
+    if not alike and (whole > MOST_FACTOR or abs(2 * whole - round(2 * whole)) > 1e-3):
+        return {}  # no number that somebody forgot, or has once too often
+    said = f"{factor:.4g}" if factor >= 1 else f"1/{whole:.4g}"
+    return {"factor": said, "whole": f"{whole:.4g}", "alike": alike, "few": counted.sum() <= 3}

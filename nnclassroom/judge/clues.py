@@ -71,7 +71,10 @@ def not_reached(wrong: np.ndarray, untouched: np.ndarray, covers: tuple[int, ...
     if len(covers) == 1:
         return bool((wrong.ravel() == (np.arange(wrong.size) >= covers[0])).all())
     places = np.indices(wrong.shape)
-    return any((wrong == (at >= covered)).all() for at in places for covered in covers)
+    if len(covers) == wrong.ndim:
+        return any((wrong == (at >= covered)).all() for at in places for covered in covers)
+    # The threads along z, or those along all axes, count several indices: x and y are columns and rows.
+    return any((wrong == (at >= covered)).all() for at, covered in zip(places[::-1], covers[:2], strict=False))
 
 
 def numbers_of(given: dict[str, Any], got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> dict[str, str]:

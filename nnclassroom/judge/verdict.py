@@ -57,6 +57,7 @@ PHRASES = {
     "right": "; your {names} is right",
     "all right": "; your {names} are right",
     "factor": "; each is {factor} times what it should be",
+    "half": "; all are right to about three digits: is something computed in float16, or by an approximation?",
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
     "twin": "; {twin} holds the same numbers: is one array returned twice?",
@@ -101,12 +102,15 @@ BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
     "reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
     "and all threads at work",
     "shared reads": "what another thread has put into shared memory is read {got:,} times: wanted at least {limit:,}",
+    "shared reads by a thread": "one thread reads {got:,} numbers that others have put into shared memory: wanted at "
+    "most {limit:,}, such as one in each round of a tree",
     "shared writes": "shared memory is written {got:,} times: wanted at most {limit:,}, one by each warp, whose "
     "threads hand each other their numbers by shuffles",
     "atomics": "{got:,} atomic additions to {of} wait for one another: wanted at most {limit:,}, after each block "
     "has added up its own",
     "shared atomics": "{got:,} atomic additions to shared memory wait for one another: wanted at most "
     "{limit:,}, and rounds in which half of the threads add",
+    "additions": "it makes {got:,} atomic additions: wanted at least {limit:,}, by atomicAdd",
 }
 HINTS = {
     "np in cupy": "; in a cupy exercise NumPy is called xp, which is CuPy on a GPU",
@@ -225,7 +229,7 @@ def _why(facts: Mapping[str, Any]) -> str:
 def _more(facts: Mapping[str, Any]) -> str:
     advice = f"; {facts['advice']}" if facts.get("advice") else ""
     fixed = PHRASES["fixed"].format_map(facts) if facts.get("fixed") else ""
-    same = "".join(PHRASES[name].format_map(facts) for name in ("twin", "itself") if facts.get(name))
+    same = "".join(PHRASES[name].format_map(facts) for name in ("half", "twin", "itself") if facts.get(name))
     advice += (_not_reached(facts) if facts.get("covers") else "") + same
     return _factor(facts) + advice + _right(facts) + fixed + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
 
@@ -241,7 +245,7 @@ def _not_reached(facts: Mapping[str, Any]) -> str:
 
 def _factor(facts: Mapping[str, Any]) -> str:
     """By how much all elements are wrong, and which sizes are just as large."""
-    if "factor" not in facts:
+    if not facts.get("factor"):
         return ""
     names, alike = facts["alike"], {1: "size"}.get(len(facts["alike"]), "sizes")
     size = PHRASES[alike].format(names=" and ".join(names), whole=facts["whole"]) if names else ""

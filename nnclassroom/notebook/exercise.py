@@ -141,9 +141,11 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         table, notes = timed(operation, name, text, launch, attempt)
         has_compiler = isinstance(attempt, CudaKernel) and not why_no_nvrtc()
         warnings = list(compiler_warnings(attempt.source))[:MOST_WARNINGS] if has_compiler else []
-        notes = warnings + notes + _slow_loop(operation, name, text, table)
+        no_loop = _no_loop(operation, name, text)
+        notes = warnings + notes + _slow_loop(operation, name, text, table) + no_loop
         if not solved:
-            own = table.rows[0].seconds if table else None  # the first row is the student's kernel
+            # The first row is the student's kernel. The time of another idea is nothing to compare loops with.
+            own = table.rows[0].seconds if table and not no_loop else None
             faster = kept_kernels.keep(operation, name, text, launch, own, table.title if table else "")
             if faster and not table.rows[0].note:  # which says why a time is unreliable
                 times = f"{timing.duration(faster)} against {timing.duration(own)}"
@@ -233,6 +235,18 @@ def _slow_loop(operation: Operation, name: str, text: str | None, table: timing.
     if not _has_loop(text) or _has_loop(solution_text(operation.name, name)):
         return []
     return [f"Right, but {own / course:.0f}× slower than the course's: a loop in Python. Array expressions have none."]
+
+
+def _no_loop(operation: Operation, name: str, text: str | None) -> list[str]:
+    """A note for a kernel `loops` that has none, nor a function that calls itself, where `numpy` is for such."""
+    if name != "loops" or text is None or "numpy" not in operation.kernels:
+        return []
+    nodes = list(ast.walk(ast.parse(text)))
+    named = {node.name for node in nodes if isinstance(node, ast.FunctionDef)} | {"map"}
+    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    if named & called or any(isinstance(node, ast.For | ast.While | ast.comprehension) for node in nodes):
+        return []
+    return ["Right, but no loop is in it: array expressions belong into the kernel numpy. loops goes number by number."]
 
 
 def _has_loop(text: str) -> bool:

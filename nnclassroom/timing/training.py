@@ -76,7 +76,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Trainer:
-    """How a contender trains. `facts` are filled in by train().
+    """How a contender trains. `facts` say what is to be known of it, such as the kernel that train() chose.
 
     begin() goes back to the first parameters; train(steps) makes this many steps, beginning with the first batch, and
     returns their seconds when they are done.
@@ -85,7 +85,7 @@ class Trainer:
     begin: Callable[[], None]
     train: Callable[[int], float]
     parameters: Callable[[], np.ndarray]
-    facts: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def timed(work: Callable[[int], None]) -> Callable[[int], float]:
@@ -100,11 +100,13 @@ def timed(work: Callable[[int], None]) -> Callable[[int], float]:
 
 
 def drawn(network: Network, batch: int, optimizer: Optimizer, samples: int) -> Problem:
-    """A problem of random samples, numbers from 0 to 1 as pixels are, and random targets."""
+    """A problem of random samples, numbers from 0 to 1 as pixels are, and random targets.
+
+    The rate is a tenth of the usual one: at that, some networks diverge, and roundings grow to errors of any size.
+    """
     rng = np.random.default_rng(0)
     X = rng.random((samples, *network.input_shape), dtype=np.float32)
     Y = random_targets(rng, (samples, network.sizes[-1]))
-    # At the usual rate the first steps on random numbers are so large that rounding decides where they lead.
     return Problem(network, X, Y, batch, optimizer, optimizer.usual_rate / 10)
 
 
@@ -122,8 +124,10 @@ def error_of(trainer: Trainer, problem: Problem, tolerance: float = TOLERANCE) -
     return error
 
 
-def own(backend: Any, threads: int | None = None) -> Callable[[Problem], Trainer]:
-    """nncourse's train(), by a backend or the one of this name. `facts`: the `kernel` that it chose, and its `note`.
+def own(backend: Any, threads: int | None = None, **options: Any) -> Callable[[Problem], Trainer]:
+    """nncourse's train() with these options, by a backend or the one of this name.
+
+    `facts`: the `kernel` that it chose, and its `note`.
 
     Seconds are those of the history: like any training they include putting the samples in a new order for the epoch,
     and not the cost after it.
@@ -150,7 +154,7 @@ def own(backend: Any, threads: int | None = None) -> Callable[[Problem], Trainer
             X, Y = in_order(min(count * problem.batch, len(problem.X)))
             history = train(
                 network, X, Y, chosen, epochs=1, batch_size=problem.batch, learning_rate=problem.rate,
-                optimizer=optimizers[0], seed=0, threads=threads,
+                optimizer=optimizers[0], seed=0, threads=threads, **options,
             )  # fmt: skip
             if history.interrupted:
                 raise KeyboardInterrupt

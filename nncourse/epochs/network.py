@@ -3,7 +3,8 @@
 As in dense.py, the kernels make no calls between steps, and work on one flat vector of all parameters: W and b of each
 layer in turn.
 
-    streamed      one launch for the epoch; weights and activations stay in the L2 cache: streamed.py
+    one_kernel    dense layers in one launch; the weights never leave the chip: dense_one_kernel.py
+    streamed      one launch; weights and activations stay in the L2 cache: streamed.py
 """
 
 from collections.abc import Iterator

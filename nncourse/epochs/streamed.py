@@ -312,7 +312,7 @@ def streamed(parameters, M, V, architecture, rule, X, Y, batch, rate, steps, mad
         raise DoesNotFitError(f"streamed wanted fewer numbers a batch than {needed.numbers}: take smaller batches")
     copied = tuple(
         4 if width % 4 == 0 and at % 16 == 0 else 1
-        for at, width in ((address(X), X.shape[1]), (address(parameters), 4))
+        for at, width in ((devices.address(X), X.shape[1]), (devices.address(parameters), 4))
     )
     text = source(made, architecture, rule, batch, copied)
     scratch = [xp.zeros(max(4, size), np.float32) for size in (needed.numbers, needed.numbers, needed.parts)]
@@ -333,8 +333,3 @@ def refuse_others(architecture: ChainArchitecture) -> None:
     count = sum(1 for weights in architecture.shapes if weights)
     if count > MOST_LAYERS:
         raise DoesNotFitError(f"streamed wanted at most {MOST_LAYERS} layers with weights; got {count}")
-
-
-def address(array) -> int:
-    """Where an array of NumPy or CuPy begins."""
-    return array.data.ptr if devices.on_gpu(array) else array.ctypes.data

@@ -24,11 +24,13 @@ def _times(count) -> str:
 def _occurs(labels, predictions, label, prediction) -> str:
     """The counts of a pair and of the exchanged pair, which may have been counted in its place."""
     M = _truth(labels, predictions, 1 + max(label, prediction, labels.max(), predictions.max()))
-    said = f"label {label} with prediction {prediction} occurs {_times(M[label, prediction])}"
+    said = f"the pair of label {label} and prediction {prediction} occurs {_times(M[label, prediction])}"
     if label == prediction:
         return said
-    return f"{said}, label {prediction} with prediction {label} {_times(M[prediction, label])}"
+    return f"{said}, that of label {prediction} and prediction {label} {_times(M[prediction, label])}"
 
+
+COUNTED = {"n": 2048, "classes": 2}
 
 confusion_matrix = Operation(
     "confusion_matrix",
@@ -41,7 +43,10 @@ confusion_matrix = Operation(
         values={"labels": _classes, "predictions": _classes},
         edge_cases=(),
         advice=lambda place, labels, predictions, classes: _occurs(labels, predictions, *place),
-        budgets={"shared": Budget({"n": 2048, "classes": 2}, (Limit("atomics", "n // 4", "M"),))},
+        budgets={
+            "atomic": Budget(COUNTED, (Limit("additions", "n // 32"), Limit("reads by a thread", "n // 32", "labels"))),
+            "shared": Budget(COUNTED, (Limit("atomics", "n // 4", "M"),)),
+        },
     ),
 )
 
@@ -69,11 +74,15 @@ confusion_matrix.cuda_kernel("atomic", SOURCE, over=("n",))
 
 
 def _counts(rng, shape, sizes):
-    """A confusion matrix in which some classes are absent, some never predicted, and some both."""
+    """A confusion matrix in which some classes are absent, some never predicted, and some both; some occur once."""
     most = int(10 ** rng.uniform(0.5, 8)) // shape[0] + 2  # so that sums fit into 32 bits
     M = rng.integers(0, most, shape, dtype=np.int32)
     M[rng.random(shape[0]) < 0.3, :] = 0
     M[:, rng.random(shape[1]) < 0.3] = 0
+    if sizes["turn"] % 3 == 2:
+        once = rng.integers(shape[0])
+        M[once, :] = M[:, once] = 0
+        M[once, once] = 1
     return M
 
 

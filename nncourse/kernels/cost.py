@@ -45,7 +45,7 @@ mse = Operation(
         error_scale=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),  # of near numbers a − y is exact
         budgets={
             "tree": Budget(SUMMED, ITS_LIMITS),
-            "shuffle": Budget(SUMMED, (Limit("shared writes", "64"), *ITS_LIMITS)),
+            "shuffle": Budget(SUMMED, (Limit("shared writes", "48"), *ITS_LIMITS)),
         },
     ),
 )

@@ -27,15 +27,15 @@ def _each_channel(values):
 
 
 def _variances(rng, shape, sizes):
-    """Usual variances; sometimes 0, the variance of equal numbers."""
-    values = rng.uniform(0.1, 4, shape)
+    """Usual variances; sometimes 0, the variance of equal numbers, and sometimes tiny ones."""
+    values = rng.uniform(0.1, 4, shape) * (1e-6 if sizes["turn"] % 4 == 3 else 1)
     if sizes["turn"] % 3 == 1:
         values[rng.random(shape) < 0.5] = 0
     return values.astype(np.float32)
 
 
 def _epsilon(rng, shape, sizes):
-    return (1e-5, 0.1, 1e-3)[sizes["turn"] % 3]
+    return (1e-5, 0.1, 1e-3, 1e-8)[sizes["turn"] % 4]
 
 
 IMAGES = {
@@ -43,12 +43,12 @@ IMAGES = {
         _sizes(3, 4, 2, 5),
         _sizes(1, 1, 1, 1),
         _sizes(1, 5, 1, 1),  # one pixel a channel: its variance is 0
-        _sizes(2, 3, 7, 9),
+        _sizes(2, 7, 7, 9),  # as many rows as channels
         _sizes(4, 1, 3, 3),
         _sizes(17, 33, 1, 1),  # rows of numbers
         _sizes(1, 3, 40, 37),
         _sizes(2, 2, 16, 16),
-        _sizes(5, 2, 33, 8),
+        _sizes(5, 8, 9, 8),  # as many columns as channels
         _sizes(40, 3, 5, 7),
         _sizes(2, 70, 2, 3),
     ],
@@ -179,6 +179,9 @@ def _wrong_deviations(variance, epsilon):
     """What kernels divide by that confuse variance and deviation, or put ε in another place; each with words."""
     yield "here ε is added to the root: it belongs within", np.sqrt(variance) + epsilon
     yield "this is what comes out without ε", np.sqrt(variance)
+    for other in (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
+        if other != epsilon:
+            yield f"this is what ε = {other:g} gives: given is {epsilon:g}", np.sqrt(variance + other)
     yield "this divides by variance + ε: the root is missing", variance + epsilon
     yield "this takes the variance for the standard deviation", variance
     yield "this takes the root twice: what is given is the variance", np.sqrt(np.sqrt(variance + epsilon))

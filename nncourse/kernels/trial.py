@@ -14,9 +14,11 @@ LIMIT_WORDS = {
     "reads": "at most {formula} reads of {of}",
     "reads by a thread": "at most {formula} reads of {of} by one thread",
     "shared reads": "at least {formula} reads of what another thread has put into shared memory",
+    "shared reads by a thread": "at most {formula} reads by one thread of what others have put into shared memory",
     "shared writes": "at most {formula} writes to shared memory",
     "atomics": "at most {formula} atomic additions to {of}",
     "shared atomics": "at most {formula} atomic additions to shared memory",
+    "additions": "at least {formula} atomic additions",
 }
 EDGE_CASES = ("zeros", "large", "infinite", "special", "ties", "nan", "one of zeros")
 
@@ -95,10 +97,14 @@ class Trial:
 
 
 def shared_sum(elements: str, of: str, result: str) -> tuple[Limit, ...]:
-    """The limits of a sum that threads share: none adds up too many of the elements, few add to the result at once."""
+    """The limits of a sum that threads share.
+
+    None adds up too many of the elements, nor of the other threads' sums: in a tree it reads one in each round.
+    Few add to the result at once.
+    """
     few = "32"  # one for each warp
-    share = Limit("reads by a thread", f"{elements} // 32", of)
-    return share, Limit("atomics", few, result), Limit("shared atomics", few)
+    shares = Limit("reads by a thread", f"{elements} // 32", of), Limit("shared reads by a thread", "24")
+    return *shares, Limit("atomics", few, result), Limit("shared atomics", few)
 
 
 def sizes_named(names: str) -> Callable[..., Sizes]:

@@ -87,7 +87,8 @@ def _momentum_truth(W, G, V, rate, momentum):
 
 
 def _momentum_magnitude(W, G, V, rate, momentum):
-    V = abs(momentum * V) + abs(G)
+    """With all of |V|: V + (G − (1 − μ) V) is right too."""
+    V = max(abs(momentum), 1) * abs(V) + abs(G)
     return abs(W) + abs(rate) * V, V
 
 

@@ -25,7 +25,7 @@ from nncourse.model.data_parallel import (
     parts_of_epoch,
 )
 from nncourse.model.layers import StepPosition
-from nncourse.model.loaders import HostSamples, in_turn
+from nncourse.model.loaders import HostSamples, in_order, in_turn
 from nncourse.model.network import Network, cost_of, threads_for, training_step
 from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
 from nncourse.model.recorded_steps import RecordedEpoch
@@ -320,7 +320,9 @@ def _made_ready(
             continue
         history.note = note
         history.kernel = kernel.name
-        return lambda order, rate, position: _fused(kernel, network, X[order], Y[order], batch_size, rate, optimizer)
+        return lambda order, rate, position: _fused(
+            kernel, network, in_order(X, order), Y[order], batch_size, rate, optimizer
+        )
     history.kernel = "steps"
     history.note = reason if backend.epochs or isinstance(X, HostSamples) else ""
     if recorded and (made := _made_recorded(history, recorded, parts_of_epoch(len(X), batch_size, ALONE))):
