@@ -55,7 +55,7 @@ def ours(backend_name: str, kernel: str) -> Callable[[Problem], Trainer]:
         from nncourse.model.optimizers import Adam
         from nncourse.model.training import fused_epochs, train_step_by_step
 
-        (operation, *_), _ = fused_epochs(problem.network, problem.optimizer)
+        operation = fused_epochs(problem.network, problem.optimizer)[0][0]
         backend, optimizer = choose(backend_name, **{operation: kernel}), problem.new_optimizer
         network, X, Y = problem.network.on(backend), backend.to_device(problem.X), backend.to_device(problem.Y)
         there = network.flat_parameters

@@ -30,6 +30,7 @@ MOST_REGISTERS = 120  # for the weights and sums of layer 1 of a thread; the res
 MOST_SAMPLES = 48  # sums that a thread holds at a time
 OTHER_REGISTERS = {ALONE: 32, CLUSTER: 32, GRID: 48}  # of a thread, for all but weights, their memory, inputs and sums
 SPREAD = 65_536  # multiplications of layer 1 in a forward pass from which several blocks pay for their synchronisation
+MOST_ABOVE = 250_000  # multiplications of a step above layer 1; with 500,000 it took three times as long as streamed
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,15 @@ class Plan:
     memory: int = IN_REGISTERS
 
 
+@functools.lru_cache(maxsize=64)
 def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = PLAIN, **chosen) -> Plan:
     """A layout that fits the chip; `chosen`: fields of it that are given. Raises DoesNotFitError if there is none."""
+    above = batch * sum(n_out * n_in for n_out, n_in in architecture.shapes[1:])
+    if above > MOST_ABOVE and not chosen:
+        raise DoesNotFitError(
+            f"one_kernel wanted at most {MOST_ABOVE:,} multiplications a step above layer 1, since few threads share "
+            f"them; got {above:,}: take network_epoch=streamed"
+        )
     work = (batch + 2) * architecture.sizes[0] * architecture.sizes[1]
     spread = len(architecture.sizes) > 2 and work >= SPREAD
     wanted = min(48, ceil(architecture.sizes[1] / 4))  # four neurons a block; more blocks synchronise more slowly

@@ -204,6 +204,7 @@ class Plan:
         return 4 * self.shared + 8 * (self.stages + 1) * MOST_DEPTH
 
 
+@functools.lru_cache(maxsize=64)
 def plan(architecture: ChainArchitecture, batch: int, chip: Chip, blocks_at_once: int = 1) -> Plan:
     """A division of the work for this chip."""
     blocks = chip.multiprocessors * blocks_at_once
@@ -236,6 +237,7 @@ class Layout:
     arrivals: int
 
 
+@functools.lru_cache(maxsize=64)
 def layout(made: Plan, architecture: ChainArchitecture, batch: int) -> Layout:
     """Where each layer's numbers lie in memory."""
     none = ["{}"] * 3
