@@ -22,10 +22,10 @@
 //   these layers, forward and backward, without waiting for other threads.
 //
 // A step: layer 1 forward | barrier | the layers above, forward and backward | barrier | update of all weights. Several
-// blocks also exchange once per step, because each needs all partial sums of layer 2.
+// blocks also exchange numbers once or twice between the barriers, because the sums of layer 2 need all blocks.
 //
-// What an optimizer remembers of a weight is beside it: for layer 1 in registers, in shared memory, or where they do not
-// suffice in global memory (MEMORY); for the layers above in shared memory.
+// What an optimizer remembers of the weights of layer 1 is in registers; in shared memory, if registers do not suffice;
+// or in global memory, if that does not suffice either (MEMORY). For the layers above it is in shared memory.
 
 #define ALONE 0
 #define CLUSTER 1
@@ -69,7 +69,8 @@ constexpr bool IDLE = THREADS > WORKERS * 32;  // whether a warp has nothing to 
 constexpr bool DIRECT = RULE == SGD && !HAS_V;  // W <- W - rate G: each sample's part of G is subtracted at once
 static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
 static_assert(STAGES == 2 || !KEEPS, "inputs are replaced after their last use");
-constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && MEETING == GRID);  // a warp copies the inputs that it needs
+// Each warp copies the inputs that it needs itself, so it waits for no other warp's copies.
+constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && MEETING == GRID);
 
 // The part of layer `layer` that a block keeps, and its offset in a row of all layers or among all weights. Elements
 // are read as float4: every layer and every row of weights begins at a multiple of 4, and is padded with zeros.
@@ -136,7 +137,8 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
     extern __shared__ __align__(16) float memory[];
     const unsigned address = memory_at + (unsigned)((char*)to - (char*)memory);
 #if COPY == 4
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(there ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
 #else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(4 * COPY),
                  "r"(there ? 4 * COPY : 0) : "memory");
@@ -389,9 +391,9 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     for (int q = 0; q < QUADS; q++) column[q] = min(first_k + k0 + q * 4 * LANES, ZEROS);
     const int own = min(OWN, width(1) - block * OWN);  // the last blocks may have fewer, or none
 
-    // The inputs of a batch are loaded in one of three ways. If there is room for two batches, all threads copy the next
-    // one while this one is used, or each warp what it needs itself (PRIVATE). Otherwise each warp replaces its inputs,
-    // sample by sample, after their last use.
+    // The inputs of a batch are loaded in one of three ways. If there is room for two batches, the next one is copied
+    // while this one is used: by all threads, or by each warp what it needs itself (PRIVATE). Otherwise each warp
+    // replaces its inputs, sample by sample, after their last use.
     const int copy = STAGES == 1 ? warp_j % COPIES : 0;  // the copy that this warp reads
     auto fetch = [&](int stage, int start) {
         constexpr int in_row = width(0) / COPY;
@@ -566,7 +568,8 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
             }
         };
         // With one stage, the first samples need not wait for the copies of the last. Registers cannot be indexed.
-        constexpr int WAITS = KEEPS || (STAGES == 1 && BATCH / SAMPLES <= 8) ? BATCH / SAMPLES : 1, AT_ONCE = BATCH / WAITS;
+        constexpr int WAITS = KEEPS || (STAGES == 1 && BATCH / SAMPLES <= 8) ? BATCH / SAMPLES : 1;
+        constexpr int AT_ONCE = BATCH / WAITS;
         if (works)
             upwards<0, WAITS - 1>([&](auto number) {
                 constexpr int from = number.number * AT_ONCE;
@@ -632,7 +635,8 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
 #pragma unroll
                     for (int c = 0; c < at_once; c++) {
                         const int i = min(i0 + c * SIZE + member, neurons - 1);
-                        sums[c] += at.w[first_weight + o * row + i] * (ONE_OUTPUT && layer == LAYERS - 1 ? delta : d[above + o]);
+                        const float from_above = ONE_OUTPUT && layer == LAYERS - 1 ? delta : d[above + o];
+                        sums[c] += at.w[first_weight + o * row + i] * from_above;
                     }
 #pragma unroll
                 for (int c = 0; c < at_once; c++) {
@@ -655,7 +659,8 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
             const float target = at.y[turn][s][0];
             float output = 0.0f, delta = 0.0f;  // if ONE_OUTPUT
             upwards<2, LAYERS>([&](auto number) {
-                constexpr int layer = number.number, neurons = width(layer), first = place(layer), below = place(layer - 1);
+                constexpr int layer = number.number, neurons = width(layer);
+                constexpr int first = place(layer), below = place(layer - 1);
                 if constexpr (layer == 2 && MEETING != ALONE) {
                     constexpr int most = MEETING == GRID ? BLOCKS : 1, can = neurons < TEAM ? TEAM / neurons : 1;
                     constexpr int by = can < most ? can : most;  // threads that share a sum
@@ -791,9 +796,8 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                 }
                 const int here = first_weight + j * row + i;
                 move_four(at.w + here, at.m + (HAS_M ? here : 0), at.v + (HAS_V ? here : 0), sum, down, now);
-                if (i == 0)
-                    move_one(at.b[first + j], at.b_m + (HAS_M ? first + j : 0), at.b_v + (HAS_V ? first + j : 0), deltas,
-                             down, now);
+                const int m_at = HAS_M ? first + j : 0, v_at = HAS_V ? first + j : 0;
+                if (i == 0) move_one(at.b[first + j], at.b_m + m_at, at.b_v + v_at, deltas, down, now);
             }
         });
     }
