@@ -31,6 +31,12 @@ class DenseArchitecture:
         weights = [n_out * n_in for n_out, n_in in self.shapes]
         return 6 * sum(weights) - 2 * weights[0]
 
+    @functools.cached_property
+    def sequential(self) -> "SequentialArchitecture":
+        """The same network."""
+        layers = tuple(map(Neurons, self.sizes[1:]))
+        return SequentialArchitecture(self.sizes[:1], layers, self.activations, self.cost)
+
     def views(self, parameters) -> list[tuple]:
         """(W, b) of each layer, as views into the flat vector."""
         return _views(parameters, self.shapes)
@@ -56,6 +62,103 @@ class Filters:
         """(channels, height, width) of the result for an image of this shape."""
         height, width = ((n + self.before + self.after - self.k) // self.stride + 1 for n in image[1:])
         return self.count, height, width
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A max-pool: windows of size × size pixels, side by side. Rows and columns that fill none are ignored."""
+
+    size: int
+
+    def shape_after(self, image: tuple[int, ...]) -> tuple[int, ...]:
+        """(channels, height, width) of the result for an image of this shape."""
+        channels, height, width = image
+        return channels, height // self.size, width // self.size
+
+
+@dataclass(frozen=True)
+class Neurons:
+    """A dense layer with `count` neurons. Images below it are flattened."""
+
+    count: int
+
+    def shape_after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """(count,), whatever is below."""
+        return (self.count,)
+
+
+@dataclass(frozen=True)
+class SequentialArchitecture:
+    """Convolutions and max-pools in any order, then dense layers.
+
+    shape: of a sample, (channels, height, width) or (numbers,).
+    activations: of each convolution and each dense layer.
+    """
+
+    shape: tuple[int, ...]
+    layers: tuple[Filters | Windows | Neurons, ...]
+    activations: tuple[str, ...]
+    cost: str
+
+    @functools.cached_property
+    def maps(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of a sample, and behind each layer."""
+        shapes = [self.shape]
+        for layer in self.layers:
+            shapes.append(layer.shape_after(shapes[-1]))
+        return tuple(shapes)
+
+    @functools.cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the weights: (filters, channels, k, k) of a convolution, (neurons, inputs) of a dense layer."""
+        found: list[tuple[int, ...]] = []
+        for layer, below in zip(self.layers, self.maps, strict=False):
+            if isinstance(layer, Filters):
+                found.append((layer.count, below[0], layer.k, layer.k))
+            elif isinstance(layer, Neurons):
+                found.append((layer.count, prod(below)))
+        return tuple(found)
+
+    @functools.cached_property
+    def contract_sizes(self) -> dict[str, int]:
+        """The sizes that the contract of network_gradient calls p, n_in and n_out: parameters, inputs, outputs."""
+        p = sum(prod(shape) + shape[0] for shape in self.shapes)
+        return {"p": p, "n_in": prod(self.shape), "n_out": prod(self.maps[-1])}
+
+    @functools.cached_property
+    def dense(self) -> DenseArchitecture | None:
+        """The same network, if all of its layers are dense."""
+        if not all(isinstance(layer, Neurons) for layer in self.layers):
+            return None
+        sizes = prod(self.shape), *(layer.count for layer in self.layers if isinstance(layer, Neurons))
+        return DenseArchitecture(sizes, self.activations, self.cost)
+
+    @functools.cached_property
+    def convolutional(self) -> "ConvolutionalArchitecture | None":
+        """The same network, if it has at most one max-pool, right below the dense layers, and its samples are images."""
+        filters = tuple(layer for layer in self.layers if isinstance(layer, Filters))
+        pools = tuple(layer for layer in self.layers if isinstance(layer, Windows))
+        neurons = tuple(layer for layer in self.layers if isinstance(layer, Neurons))
+        if len(pools) > 1 or self.layers != (*filters, *pools, *neurons) or len(self.shape) != 3:
+            return None
+        sizes, pool = tuple(layer.count for layer in neurons), pools[0].size if pools else 0
+        return ConvolutionalArchitecture(self.shape, filters, pool, sizes, self.activations, self.cost)
+
+    @property
+    def flops_a_sample(self) -> int:
+        """FLOPs of the gradient: per product 2 forward, 2 for the weights' gradient, 2 for the deltas below."""
+        made = [made for layer, made in zip(self.layers, self.maps[1:], strict=True) if not isinstance(layer, Windows)]
+        products = [prod(W) * prod(shape[1:]) for W, shape in zip(self.shapes, made, strict=True)]
+        return 6 * sum(products) - 2 * products[0]
+
+    def views(self, parameters) -> list[tuple]:
+        """(W, b) of each convolution and each dense layer, as views into the flat vector."""
+        return _views(parameters, self.shapes)
+
+    def __str__(self) -> str:
+        sample = "x".join(map(str, self.shape))
+        words = [f"image{sample}" if len(self.shape) > 1 else sample, *map(_word, self.layers)]
+        return f"{','.join(words)} {' '.join(self.activations)} {self.cost}"
 
 
 @dataclass(frozen=True)
@@ -121,15 +224,28 @@ class ConvolutionalArchitecture:
         """(W, b) of each convolution, then of each dense layer, as views into the flat vector."""
         return _views(parameters, self.shapes)
 
+    @functools.cached_property
+    def sequential(self) -> SequentialArchitecture:
+        """The same network."""
+        pool = (Windows(self.pool),) if self.pool else ()
+        layers = (*self.convolutions, *pool, *map(Neurons, self.sizes))
+        return SequentialArchitecture(self.image, layers, self.activations, self.cost)
+
     def __str__(self) -> str:
-        words = ["image" + "x".join(map(str, self.image))]
-        for f in self.convolutions:
-            same = f.stride == 1 and (f.before, f.after) == ((f.k - 1) // 2, f.k // 2)
-            around = "same" if same else f"p{f.before}" if f.before == f.after else f"p{f.before}+{f.after}"
-            stride = f"s{f.stride}" * (f.stride > 1)
-            words.append(f"conv{f.count}x{f.k}{around if f.before or f.after else ''}{stride}")
-        words += [f"pool{self.pool}"] * (self.pool > 0)
-        return f"{','.join([*words, *map(str, self.sizes)])} {' '.join(self.activations)} {self.cost}"
+        return str(self.sequential)
+
+
+def _word(layer: Filters | Windows | Neurons) -> str:
+    """The layer as for make_network: conv8x3same, pool2, 10."""
+    if isinstance(layer, Neurons):
+        return str(layer.count)
+    if isinstance(layer, Windows):
+        return f"pool{layer.size}"
+    same = layer.stride == 1 and (layer.before, layer.after) == ((layer.k - 1) // 2, layer.k // 2)
+    around = f"p{layer.before}" if layer.before == layer.after else f"p{layer.before}+{layer.after}"
+    around = "same" if same else around
+    stride = f"s{layer.stride}" * (layer.stride > 1)
+    return f"conv{layer.count}x{layer.k}{around if layer.before or layer.after else ''}{stride}"
 
 
 def _views(parameters, shapes) -> list[tuple]:

@@ -28,23 +28,23 @@ IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, nor
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, confusion)
 
 
-# The modules of epochs/ by kind of network; the first two are those for the backends numpy and numba.
+# The modules of epochs/ by kind of network: those for the backends numpy and numba, and more.
 EPOCHS = {
-    "dense": ("dense", "dense_cpu", "dense_plain", "dense_graph", "dense_one_kernel"),
-    "convolutional": (
-        "convolutional",
-        "convolutional_cpu",
-        "convolutional_loops",
-        "convolutional_graph",
-        "convolutional_one_kernel",
-    ),
+    "dense": ("dense", "dense_cpu"),
+    "convolutional": ("convolutional", "convolutional_cpu", "gradient_loops"),
+    "network": ("gradient", "gradient_cpu", "gradient_loops"),
+}
+MORE_EPOCHS = {
+    "dense": ("dense_plain", "dense_graph", "dense_one_kernel"),
+    "convolutional": ("convolutional_graph", "convolutional_one_kernel"),
+    "network": (),
 }
 
 
 def epoch_topics(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> tuple[ModuleType, ...]:
     """The modules of epochs/, imported at first use. Without `gpu` only those for the backends numpy and numba."""
-    names = [name for kind in kinds for name in EPOCHS[kind][: None if gpu else 2]]
-    return tuple(import_module(f"nncourse.epochs.{name}") for name in names)
+    names = [name for kind in kinds for name in (*EPOCHS[kind], *(MORE_EPOCHS[kind] if gpu else ()))]
+    return tuple(import_module(f"nncourse.epochs.{name}") for name in dict.fromkeys(names))
 
 
 def defined_in(modules: Iterable[ModuleType]) -> dict[str, Operation]:
@@ -59,13 +59,13 @@ def operations() -> dict[str, Operation]:
 
 
 def epochs(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> dict[str, Operation]:
-    """The operations that compute an epoch in one call, by name. A backend need not have kernels for them.
+    """The operations that compute an epoch, or the gradient of a network, in one call. A backend need not have kernels.
 
-    kinds: of networks.
+    kinds: of networks: the first words of the operations' names.
     gpu: False for the kernels numpy and numba alone, which import faster.
     """
-    found = defined_in(epoch_topics(kinds, gpu))
-    return {name: operation for name, operation in found.items() if name.endswith("_epoch")}  # some import others
+    found, wanted = defined_in(epoch_topics(kinds, gpu)), set(kinds)
+    return {name: operation for name, operation in found.items() if name.partition("_")[0] in wanted}
 
 
 def find(name: str) -> Operation:

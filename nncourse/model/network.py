@@ -8,7 +8,14 @@ from math import prod
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.architecture import ConvolutionalArchitecture, DenseArchitecture
+from nncourse.architecture import (
+    ConvolutionalArchitecture,
+    DenseArchitecture,
+    Filters,
+    Neurons,
+    SequentialArchitecture,
+    Windows,
+)
 from nncourse.calls import ACTIVATIONS, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
@@ -109,19 +116,30 @@ class Network(LayerSequence):
         return all(isinstance(layer, Dense) for layer in self.layers)
 
     @property
+    def sequential(self) -> SequentialArchitecture | None:
+        """The network without its parameters, for kernels of its gradient; None if it has other layers."""
+        images = len(self.input_shape) == 3
+        if not re.fullmatch("[cp]*fd+" if images else "d+", "".join(map(_letter, self.layers))):
+            return None
+        layers: list[Filters | Windows | Neurons] = []
+        for layer in self.layers:
+            if isinstance(layer, Convolution):
+                layers.append(layer.filters)
+            elif isinstance(layer, MaxPool):
+                layers.append(Windows(layer.size))
+            elif isinstance(layer, Dense):
+                layers.append(Neurons(len(layer.W)))
+        return SequentialArchitecture(self.input_shape, tuple(layers), tuple(filter(None, self.activations)), self.cost)
+
+    @property
     def architecture(self) -> DenseArchitecture | ConvolutionalArchitecture:
         """The network without its parameters, for kernels of fused epochs. Raises CourseError for other networks."""
-        if self.is_dense:
-            return DenseArchitecture(self.sizes, self.activations, self.cost)
-        order = "".join(map(_letter, self.layers))
-        if len(self.input_shape) != 3 or not re.fullmatch("c*p?fd+", order):
+        made = self.sequential
+        found = made and (made.dense if self.is_dense else made.convolutional)
+        if not found:
             wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
             raise CourseError(f"wanted {wanted}, for a fused epoch; got {self.in_words}")
-        filters = tuple(layer.filters for layer in self.layers if isinstance(layer, Convolution))
-        pool = next((layer.size for layer in self.layers if isinstance(layer, MaxPool)), 0)
-        neurons = tuple(layer.W.shape[0] for layer in self.layers if isinstance(layer, Dense))
-        names = tuple(filter(None, self.activations))
-        return ConvolutionalArchitecture(self.input_shape, filters, pool, neurons, names, self.cost)
+        return found
 
     @cached_property
     def flat_gradient(self) -> Array:

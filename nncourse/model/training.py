@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -22,6 +23,7 @@ from nncourse.model.network import Network, cost_of, flops, training_step
 from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
 from nncourse.threads import Threads
 
+GRADIENT, STEPS = "network_gradient", "steps"
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
 FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
 
@@ -261,8 +263,11 @@ def _made_ready(
         reason = f"trained step by step: {error}"
     if isinstance(X, HostSamples):
         name, reason = None, "trained step by step, since the samples are sent batch by batch"
+    usable = {name, GRADIENT} if network.sequential else {name}
+    if GRADIENT in backend.asked:
+        name = None
     for other in backend.asked:
-        if other != name and other in backend.epochs:
+        if other not in usable and other in backend.epochs:
             asked = f"{other} ({backend.epochs[other].name})"
             kind = optimizer.describe()["kind"]
             raise CourseError(f"{asked} does not compute such a {kind} on {network}: leave it out")
@@ -283,9 +288,21 @@ def _made_ready(
         history.note = reason
         history.kernel = kernel.name
         return lambda order, rate, position: _fused(call, network, X[order], Y[order], batch_size, rate, optimizer)
-    history.kernel = "steps"
-    history.note = reason if backend.epochs else ""
-    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(optimizer), StepPosition())
+    gradient = backend.epochs.get(GRADIENT) if GRADIENT in usable else None
+    make_step = _step_by_operations
+    if gradient:
+        try:
+            gradient.prepare(tried.flat_parameters, tried.flat_gradient, tried.sequential)(X[:1], Y[:1])
+            make_step, history.kernel = partial(_step_by_gradient, gradient), gradient.name
+        except DoesNotFitError as error:
+            if GRADIENT in backend.asked:
+                raise
+            reason = f"trained step by step: {error}"
+    if not history.kernel:
+        history.kernel, history.note = STEPS, reason if backend.epochs else ""
+    first = slice(batch_size)
+    make_step(tried, backend, copy.deepcopy(optimizer))(X[first], Y[first], rate, StepPosition())
+    step = make_step(network, backend, optimizer)
 
     def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
         # Many rows are reordered at a time, so that each batch is a slice of them; not all rows, because the copy would
@@ -295,7 +312,7 @@ def _made_ready(
         parts = [order[start : start + some] for start in starts]
         for start, rows, samples in zip(starts, parts, in_turn(X, parts), strict=True):
             there = position._replace(first=start)
-            train_step_by_step(network, samples, Y[rows], batch_size, rate, backend, optimizer, there)
+            _in_batches(step, samples, Y[rows], batch_size, rate, there)
 
     return train_epoch
 
@@ -347,6 +364,29 @@ def _fused(
     optimizer.steps += math.ceil(len(X) / batch_size)
 
 
+Step = Callable[[Array, Array, float, StepPosition | None], None]  # of samples, targets, the rate and the position
+
+
+def _step_by_gradient(kernel: Any, network: Network, backend: Calls, optimizer: Optimizer) -> Step:
+    """A step in two calls: the gradient by a kernel of network_gradient, which keeps its arrays, and the optimizer's."""
+    gradient = kernel.prepare(network.flat_parameters, network.flat_gradient, network.sequential)
+
+    def step(X: Array, Y: Array, rate: float, position: StepPosition | None) -> None:
+        gradient(X, Y)
+        optimizer.step(network.flat_parameters, network.flat_gradient, rate, backend)
+
+    return step
+
+
+def _step_by_operations(network: Network, backend: Calls, optimizer: Optimizer) -> Step:
+    """A training step by one call for each operation."""
+
+    def step(X: Array, Y: Array, rate: float, position: StepPosition | None) -> None:
+        training_step(network, X, Y, rate, backend, optimizer, position)
+
+    return step
+
+
 def train_step_by_step(
     network: Network,
     X: Array,
@@ -361,10 +401,16 @@ def train_step_by_step(
 
     A network with dropout needs the position of the first row.
     """
+    _in_batches(_step_by_operations(network, backend, optimizer), X, Y, batch_size, rate, position)
+
+
+def _in_batches(
+    step: Step, X: Array, Y: Array, batch_size: int, rate: float, position: StepPosition | None
+) -> None:
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
         of_batch = StepPosition(position.seed, position.epoch, position.first + start) if position else None
-        training_step(network, X[rows], Y[rows], rate, backend, optimizer, of_batch)
+        step(X[rows], Y[rows], rate, of_batch)
 
 
 def refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray) -> None:
