@@ -34,14 +34,15 @@ def gradient_function(
     pairs, derivatives = architecture.views(parameters), architecture.views(gradients)
     count, made = len(architecture.convolutions), layout(architecture)
     arrange, forward, backward = (compiled()[name] for name in ("_arrange", "_forward", "_backward"))
-    stages = stages_of(pairs[count:], derivatives[count:], architecture.dense.sequential, batch, by_loops())
-    dense = there_and_back(stages, architecture.cost, batch, step, below=count > 0)
+    stages, maps = stages_of(pairs[count:], derivatives[count:], architecture.dense.sequential, batch, by_loops())
+    dense, inputs = there_and_back(stages, maps[-1], architecture.cost, step, further=count > 0), maps[0]
     last, side = made.table[-1], max(1, architecture.pool)
     P = np.zeros(batch * last[its.AT] + fours(last[its.CHANNELS]) * last[its.PLANE] + SIMD, np.float32)
     windows = last[its.CHANNELS] * (last[its.HEIGHT] // side) * (made.pitch + SIMD) + side
     M, K, best, place = (np.zeros(windows, np.float32) for _ in range(4))
     weights = np.zeros(made.weights, np.float32)
     A, G = (np.empty((batch, prod(architecture.pooled)), np.float32) for _ in range(2))
+    inputs.A = A.T
     seen, E = np.zeros(A.size, np.uint64), np.zeros(made.numbers, np.float32)
     of_filters = sum(W.size + len(W) for W, _ in pairs[:count])
 
@@ -49,9 +50,9 @@ def gradient_function(
         arrange(parameters, made.places, made.sources, weights)
         pixels = np.ascontiguousarray(X).reshape(-1)
         forward(made.table, made.offsets, made.pitch, side, weights, pixels, P, M, K, best, place, A, seen)
-        G_T = dense(A.T, Y)
+        dense(Y)
         if count:
-            G[...] = G_T.T
+            G[...] = inputs.G.T
             gradients[:of_filters] = 0
             backward(made.table, made.offsets, made.pitch, side, weights, P, A, G, seen, E, gradients)
 

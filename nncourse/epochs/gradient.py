@@ -169,6 +169,7 @@ network_gradient = Operation(
             _sizes((1, 8, 8), [(4, 3, *SAME_3), [2], (5, 3, *SAME_3), [2], 6, 3], "relu tanh relu softmax", CROSS, 4),
             _sizes((1,), [1], "sigmoid", batch=1),
             _sizes((30,), [60, 10, 1], "sigmoid sigmoid sigmoid", batch=10),
+            _sizes((30,), [60, 20, 3], "sigmoid relu softmax", CROSS, 33),  # not small: by products
             _sizes((5,), [7, 6, 3], "relu tanh softmax", CROSS, 9),
             _sizes((6,), [5, 3], "leaky_relu softmax", batch=6),
             _sizes((3,), [9, 2], "softplus identity", "mae", 5),
@@ -177,8 +178,12 @@ network_gradient = Operation(
             _sizes((2, 9, 7), [[2], (3, 2, *SAME_2), [3], [1], 3], "softplus identity", "mae", 2),
             _sizes((2, 11, 10), [(3, 3, 3, 2, 1), (4, 2, 2, 0, 0), 2], "sigmoid tanh identity"),
             _sizes((3, 6, 5), [[2], 4, 2], "tanh sigmoid", batch=5),
-            _sizes((1, 20, 19), [[17], 2], "sigmoid", batch=2),  # more than 255 pixels in a window
-            _sizes((20, 12, 11), [(18, 5, *SAME_5), [3], 2], "step identity", batch=40),  # several blocks, both ways
+            _sizes((1, 20, 19), [[17], [1], 2], "sigmoid", batch=2),  # more than 255 pixels in a window
+            _sizes((1, 8, 8), [(4, 2, *SAME_2), (4, 2, *SAME_2), [4], 6, 3], "relu relu relu softmax", CROSS, 4),
+            _sizes((3, 13, 12), [(8, 3, *SAME_3), (3, 3), [5], 2], "tanh leaky_relu sigmoid"),
+            _sizes((4, 9, 12), [(17, 2, 2), [2], 5, 2], "tanh relu sigmoid", batch=2),
+            _sizes((3, 12, 11), [(2, 5, *SAME_5), [2], 2], "tanh identity", batch=20),  # more than a block
+            _sizes((1, 30, 12), [(4, 3, *SAME_3), (2, 5, 2, 2, 2), 2], "tanh sigmoid identity", batch=16),  # the same
         ),
         sizes_to_time=lambda device: _sizes(
             (1, 28, 28), [(6, 5, *SAME_5), [2], (16, 5), [2], 120, 84, 10], "relu relu relu relu softmax", CROSS, 64

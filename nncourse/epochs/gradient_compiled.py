@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nncourse.epochs.dense import KNOWN, codes
-from nncourse.epochs.gradient_cpu import Functions, array_activation
+from nncourse.epochs import gradient_cpu
+from nncourse.epochs.dense import KNOWN
+from nncourse.epochs.gradient_cpu import Functions
 from nncourse.kernels import jit
 from nncourse.kernels.activations import ALPHA
 
@@ -100,32 +101,43 @@ def _activate_rows(name, Z, b):
         _activate(name, Z[j : j + 1])
 
 
-def _pool(Z, size, A, places, y_at, x_at):
+def _finish(name, Z, b, size, A, before, places, y_at, x_at):
     """No processor can predict which pixel is the largest, so comparisons select one of two values."""
     channels, height, width, batch = Z.shape
+    across, left = width // size, before + x_at
     for c in range(channels):
         for y in range(height // size):
-            for x in range(width // size):
+            row = before + y_at + y
+            for x in range(across):
                 for s in range(batch):
-                    A[c, y_at + y, x_at + x, s] = Z[c, y * size, x * size, s]
+                    A[c, row, left + x, s] = Z[c, y * size, x * size, s]
                     places[c, y_at + y, x_at + x, s] = 0
                 for place in range(1, size * size):
-                    row, column = y * size + place // size, x * size + place % size
+                    i, j = y * size + place // size, x * size + place % size
                     for s in range(batch):
-                        z, largest = Z[c, row, column, s], A[c, y_at + y, x_at + x, s]
-                        before = places[c, y_at + y, x_at + x, s]
-                        A[c, y_at + y, x_at + x, s] = z if z > largest else largest
-                        places[c, y_at + y, x_at + x, s] = place if z > largest else before
-
-
-def _unpool(D, places, size, Z, y_at, x_at):
-    channels, height, width, batch = Z.shape
-    for c in range(channels):
-        for y in range(height):
-            for x in range(width):
-                place, row, column = y % size * size + x % size, y_at + y // size, x_at + x // size
+                        z, largest = Z[c, i, j, s], A[c, row, left + x, s]
+                        at = places[c, y_at + y, x_at + x, s]
+                        A[c, row, left + x, s] = z if z > largest else largest
+                        places[c, y_at + y, x_at + x, s] = place if z > largest else at
+            for x in range(left, left + across):
                 for s in range(batch):
-                    Z[c, y, x, s] = D[c, row, column, s] if places[c, row, column, s] == place else f32(0)
+                    A[c, row, x, s] += b[c]
+            _activate(name, A[c, row, left : left + across])
+
+
+def _deltas(name, G, A, before, places, size, Z, y_at, x_at):
+    channels, height, width, batch = Z.shape
+    across, left = width // size, before + x_at
+    for c in range(channels):
+        for y in range(height // size):
+            row = before + y_at + y
+            _to_delta(name, G[c, row, left : left + across], A[c, row, left : left + across])
+            for i in range(size):
+                for x in range(width):
+                    place = i * size + x % size
+                    for s in range(batch):
+                        here = places[c, y_at + y, x_at + x // size, s] == place
+                        Z[c, y * size + i, x, s] = G[c, row, left + x // size, s] if here else f32(0)
 
 
 def _add(C, stride, G, y_at, x_at):
@@ -140,7 +152,7 @@ def _add(C, stride, G, y_at, x_at):
                             G[c, row, column, s] += C[c, i, j, y, x, s]
 
 
-FUNCTIONS = _exp, _sigmoid, _activate, _to_delta, _activate_rows, _pool, _unpool, _add
+FUNCTIONS = _exp, _sigmoid, _activate, _to_delta, _activate_rows, _finish, _deltas, _add
 
 
 @functools.cache
@@ -149,15 +161,28 @@ def compiled() -> dict[str, Callable]:
     return jit.all_compiled_together(*FUNCTIONS)
 
 
-def _activation(name: str) -> tuple[Callable, Callable]:
-    """activate(Z, b, S) and to_delta(D, A, S)."""
-    (code,), activate_rows, to_delta = codes([name]), compiled()["_activate_rows"], compiled()["_to_delta"]
-    if code == SOFTMAX:  # its rows are columns here, and few
-        return array_activation(name)
-    return lambda Z, b, S: activate_rows(code, Z, b), lambda D, A, S: code == IDENTITY or to_delta(code, D, A)
-
-
 @functools.cache
 def by_loops() -> Functions:
-    """The functions, compiled at their first call."""
-    return Functions(_activation, *(compiled()[name] for name in ("_pool", "_unpool", "_add")))
+    """The functions, compiled at their first call. Softmax, which is for few outputs, is NumPy's."""
+    names = "_activate_rows", "_to_delta", "_finish", "_deltas", "_add"
+    activate_rows, delta, finish, deltas, add = (compiled()[name] for name in names)
+
+    def activate(name, Z, b):
+        if name == "softmax":
+            gradient_cpu.activate(name, Z, b)
+        else:
+            activate_rows(KNOWN.index(name), Z, b)
+
+    def to_delta(name, D, A):
+        if name == "softmax":
+            gradient_cpu.to_delta(name, D, A)
+        elif name != "identity":
+            delta(KNOWN.index(name), D, A)
+
+    return Functions(
+        activate,
+        to_delta,
+        lambda name, *rest: finish(KNOWN.index(name), *rest),
+        lambda name, *rest: deltas(KNOWN.index(name), *rest),
+        add,
+    )

@@ -17,64 +17,86 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from nncourse.architecture import Filters, SequentialArchitecture, Windows
+from nncourse import threads
+from nncourse.architecture import Filters, Neurons, SequentialArchitecture, Windows
 from nncourse.epochs.dense import CROSS_ENTROPIES, refuse_not_known
 from nncourse.epochs.gradient import network_gradient
 from nncourse.kernels.activations import ALPHA
 
 BLOCK = 1 << 17  # numbers of C in a block: 512 KB
+BUFFER = 1024  # numbers; into its usual buffer NumPy copies the runs of a view that are shorter, which takes longer
+FEWEST, PER_PART = 16, 4e7  # samples and FLOPs of a part that is worth a thread
 MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
 
 
 @dataclass(frozen=True)
 class Functions:
-    """What is computed number by number, in place: by NumPy below, by Numba in gradient_compiled.py.
+    """What is computed number by number: by NumPy below, by Numba in gradient_compiled.py. `name` is an activation's.
 
-    activation: returns two functions for the name of an activation: activate(Z, b, S), Z ← σ(Z + b) with b (neurons, 1);
-        and to_delta(D, A, S), D ← D ⊙ σ'(Z). Arrays are (neurons, …). S is scratch space.
-    pool: pool(Z, size, A, places, y, x): the largest number of each window of the block Z, and its place in the window,
-        go to A and `places` from row y and column x on.
-    unpool: unpool(D, places, size, Z, y, x): Z gets each number of D, from y and x on, at its place, and is 0 elsewhere.
+    activate: activate(name, Z, b): Z ← σ(Z + b), for Z (neurons, batch) and b (neurons, 1).
+    to_delta: to_delta(name, D, A): D ← D ⊙ σ'(Z).
+    finish: finish(name, Z, b, size, A, before, places, y, x): the largest number of each window of the block Z goes to
+        A as σ(Z + b), from row before + y and column before + x on, and its place in the window to `places`.
+    deltas: deltas(name, G, A, before, places, size, Z, y, x): the way back of that, from G = dC/dA to the block Z; G ←
+        G ⊙ σ'(Z).
     add: add(C, stride, G, y, x): each number of C, which is arranged as in a Block, is added to the pixel of G that it
         belongs to, from row y and column x on.
     """
 
-    activation: Callable[[str], tuple[Callable, Callable]]
-    pool: Callable
-    unpool: Callable
+    activate: Callable
+    to_delta: Callable
+    finish: Callable
+    deltas: Callable
     add: Callable
 
 
+class Map:
+    """What is between two layers: activations A and G = dC/dA, for images with zeros around that the layer above needs.
+
+    Images are (channels, height, width, batch), and other samples (numbers, batch). Only without zeros around can the
+    images be read as numbers.
+    """
+
+    def __init__(self, shape: tuple[int, ...], batch: int, before: int = 0, after: int = 0) -> None:
+        self.shape, self.before = (*shape, batch), before
+        around = (shape[0], *(side + before + after for side in shape[1:]), batch)
+        self.A, self.G = (np.zeros(around, np.float32) for _ in range(2))
+
+    def inside(self, array):
+        """An array like A without the zeros around."""
+        return array[(slice(None), *(slice(self.before, self.before + side) for side in self.shape[1:-1]))]
+
+
 class Stage(Protocol):
-    """A layer, and its arrays for batches of one size."""
+    """A layer for batches of one size. It is made with the maps below and above."""
 
-    def forward(self, A: Any) -> Any:
-        """The activations, from those of the layer below."""
+    def forward(self) -> None:
+        """Compute A above from A below."""
 
-    def backward(self, G: Any, below: bool) -> Any:
-        """Write dW and db from G = dC/dA, which is overwritten. Return dC/dA of the layer below, if `below`."""
+    def backward(self, further: bool) -> None:
+        """Write dW and db from G above, which is overwritten, and G below if the way goes further."""
 
 
 class Dense:
-    def __init__(self, weights, gradients, activation: tuple[Callable, Callable], batch: int) -> None:
+    def __init__(self, below: Map, above: Map, weights, gradients, names: tuple[str, str], functions: Functions) -> None:
         (self.W, b), (self.dW, self.db) = weights, gradients
-        self.b, (self.activate, self.to_delta) = b[:, None], activation
-        self.A, self.S = (np.empty((len(self.W), batch), np.float32) for _ in range(2))
-        self.G_below = np.empty((self.W.shape[1], batch), np.float32)
-        self.ones = np.ones(batch, np.float32)
+        self.b, self.below, self.above, self.functions = b[:, None], below, above, functions
+        self.activation, self.slope = names
+        self.ones = np.ones(above.shape[-1], np.float32)
 
-    def forward(self, A):
-        self.A_below = A.reshape(self.G_below.shape)
-        np.matmul(self.W, self.A_below, out=self.A)
-        self.activate(self.A, self.b, self.S)
-        return self.A
+    def forward(self):
+        self.A_below = self.below.A.reshape(self.W.shape[1], -1)
+        np.matmul(self.W, self.A_below, out=self.above.A)
+        self.functions.activate(self.activation, self.above.A, self.b)
 
-    def backward(self, G, below):
-        self.to_delta(G, self.A, self.S)
+    def backward(self, further):
+        D = self.above.G
+        self.functions.to_delta(self.slope, D, self.above.A)
         product = np.multiply if len(self.ones) == 1 else np.matmul  # BLAS is slow with a column times a row
-        product(G, self.A_below.T, out=self.dW)
-        np.matmul(G, self.ones, out=self.db)
-        return np.matmul(self.W.T, G, out=self.G_below) if below else None
+        product(D, self.A_below.T, out=self.dW)
+        np.matmul(D, self.ones, out=self.db)
+        if further:
+            np.matmul(self.W.T, D, out=self.below.G.reshape(self.A_below.shape))
 
 
 class Block(NamedTuple):
@@ -83,7 +105,6 @@ class Block(NamedTuple):
     seen: what the filters see there, (channels, k, k, height, width, batch), a view of the image.
     C, columns: the array for a copy of it, and the same as a matrix.
     Z, sums: the array for the result, (filters, height, width, batch), and the same as a matrix.
-    windows: where they are in an array of all windows.
     """
 
     y: int
@@ -93,7 +114,6 @@ class Block(NamedTuple):
     columns: Any
     Z: Any
     sums: Any
-    windows: tuple[slice, ...]
 
 
 def blocks(image, filters: Filters, windows: tuple[int, int], size: int) -> Iterator[Block]:
@@ -111,8 +131,7 @@ def blocks(image, filters: Filters, windows: tuple[int, int], size: int) -> Iter
             here = seen[:, :, :, down, across]
             C = seen_there[: here.size].reshape(here.shape)
             Z = made_there[: count * prod(here.shape[3:])].reshape(count, *here.shape[3:])
-            matrices = C.reshape(channels * k * k, -1), Z.reshape(count, -1)
-            yield Block(row.start, column.start, here, C, matrices[0], Z, matrices[1], (slice(None), row, column))
+            yield Block(row.start, column.start, here, C, C.reshape(channels * k * k, -1), Z, Z.reshape(count, -1))
 
 
 def evenly(n: int, most: int) -> list[slice]:
@@ -129,139 +148,123 @@ class Convolution:
     """Filters, and the max-pool above them: windows of `size` × `size` pixels, of 1 × 1 if there is no pool."""
 
     def __init__(
-        self,
-        weights,
-        gradients,
-        activation: tuple[Callable, Callable],
-        filters: Filters,
-        size: int,
-        image: tuple[int, ...],
-        batch: int,
-        functions: Functions,
+        self, below: Map, above: Map, weights, gradients, name: str, filters: Filters, size: int, functions: Functions
     ) -> None:
-        (W, b), (dW, self.db) = weights, gradients
-        (channels, height, width), (count, *made) = image, filters.shape_after(image)
-        before, around = filters.before, filters.before + filters.after
-        windows = made[0] // size, made[1] // size
-        self.W, self.dW, self.b = W.reshape(count, -1), dW.reshape(count, -1), b[:, None]
-        self.size, self.functions, (self.activate, self.to_delta) = size, functions, activation
-        self.shape = count, *windows, batch
-        self.A, self.S = (np.empty((count, prod(windows) * batch), np.float32) for _ in range(2))
-        self.places, self.ones = places_for(self.shape, size), np.ones(self.A.shape[1], np.float32)
-        self.product = np.empty(self.W.T.shape, np.float32)
-        padded = channels, height + around, width + around, batch
-        inside = slice(None), slice(before, before + height), slice(before, before + width)
-        image, self.G_padded = (np.zeros(padded, np.float32) for _ in range(2))
-        self.image, self.G_inside = image[inside], self.G_padded[inside]
-        self.G_below = np.empty((channels, height, width, batch), np.float32)
-        self.stride, self.blocks = filters.stride, [*blocks(image, filters, windows, size)]
+        (W, self.b), (dW, self.db) = weights, gradients
+        self.W, self.dW = W.reshape(len(W), -1), dW.reshape(len(W), -1)
+        self.below, self.above, self.name, self.size, self.functions = below, above, name, size, functions
+        self.places = places_for(above.shape, size)
+        self.blocks, self.stride = [*blocks(below.A, filters, above.shape[1:3], size)], filters.stride
+        self.ones = np.ones(max(block.sums.shape[1] for block in self.blocks), np.float32)
+        self.dW_part, self.db_part = np.empty(self.W.T.shape, np.float32), np.empty_like(self.db)
 
-    def forward(self, A):
-        self.image[...] = A
-        A = self.A.reshape(self.shape)
+    def forward(self):
+        A, before = self.above.A, self.above.before
         for block in self.blocks:
             np.copyto(block.C, block.seen)
             np.matmul(self.W, block.columns, out=block.sums)
-            if self.size > 1:
-                self.functions.pool(block.Z, self.size, A, self.places, block.y, block.x)
-            else:
-                np.copyto(A[block.windows], block.Z)
-        self.activate(self.A, self.b, self.S)  # it is monotonic, so the largest number may be found before
-        return A
+            # Activations are monotonic, so the largest number of a window may be found before.
+            self.functions.finish(self.name, block.Z, self.b, self.size, A, before, self.places, block.y, block.x)
 
-    def backward(self, G, below):
-        D = G.reshape(self.A.shape)
-        self.to_delta(D, self.A, self.S)
-        np.matmul(D, self.ones, out=self.db)
-        D = D.reshape(self.shape)
+    def backward(self, further):
+        A, G, before = self.above.A, self.above.G, self.above.before
         self.dW.fill(0)
-        self.G_padded.fill(0)
+        self.db.fill(0)
+        if further:
+            self.below.G.fill(0)
         for block in self.blocks:
-            if self.size > 1:
-                self.functions.unpool(D, self.places, self.size, block.Z, block.y, block.x)
-            else:
-                np.copyto(block.Z, D[block.windows])
+            self.functions.deltas(self.name, G, A, before, self.places, self.size, block.Z, block.y, block.x)
             np.copyto(block.C, block.seen)
-            np.matmul(block.columns, block.sums.T, out=self.product)
-            self.dW += self.product.T
-            if below:
+            self.dW += np.matmul(block.columns, block.sums.T, out=self.dW_part).T
+            self.db += np.matmul(block.sums, self.ones[: block.sums.shape[1]], out=self.db_part)
+            if further:
                 np.matmul(self.W.T, block.sums, out=block.columns)
                 y, x = (at * self.size * self.stride for at in (block.y, block.x))
-                self.functions.add(block.C, self.stride, self.G_padded, y, x)
-        np.copyto(self.G_below, self.G_inside)
-        return self.G_below
+                self.functions.add(block.C, self.stride, self.below.G, y, x)
 
 
 def places_for(shape: tuple[int, ...], size: int):
     """An array for numbers of pixels in a window."""
-    return np.empty(shape, np.min_scalar_type(size * size - 1))
+    return np.zeros(shape, np.min_scalar_type(size * size - 1))
 
 
 class Pool:
-    """A max-pool that is not right above a convolution."""
+    """A max-pool that is not right above a convolution. All windows are one block."""
 
-    def __init__(self, size: int, image: tuple[int, ...], batch: int, functions: Functions) -> None:
-        channels, height, width = image
-        self.size, self.functions = size, functions
-        self.A = np.empty((channels, height // size, width // size, batch), np.float32)
-        self.places = places_for(self.A.shape, size)
-        self.used = slice(None), slice(height // size * size), slice(width // size * size)
-        self.image = np.zeros((channels, height, width, batch), np.float32)[self.used].copy()
-        self.G_below = np.zeros((channels, height, width, batch), np.float32)
+    def __init__(self, below: Map, above: Map, size: int, functions: Functions) -> None:
+        channels, down, across, batch = above.shape
+        self.below, self.above, self.size, self.functions = below, above, size, functions
+        self.Z, self.b = np.empty((channels, down * size, across * size, batch), np.float32), np.zeros(channels, "f")
+        self.places = places_for(above.shape, size)
+        self.used = slice(None), slice(down * size), slice(across * size)
 
-    def forward(self, A):
-        np.copyto(self.image, A[self.used])
-        self.functions.pool(self.image, self.size, self.A, self.places, 0, 0)
-        return self.A
+    def forward(self):
+        np.copyto(self.Z, self.below.inside(self.below.A)[self.used])
+        above = self.above
+        self.functions.finish("identity", self.Z, self.b, self.size, above.A, above.before, self.places, 0, 0)
 
-    def backward(self, G, below):
-        if below:
-            self.functions.unpool(G.reshape(self.A.shape), self.places, self.size, self.image, 0, 0)
-            self.G_below[self.used] = self.image
-        return self.G_below
+    def backward(self, further):
+        above = self.above
+        if further:
+            self.functions.deltas(
+                "identity", above.G, above.A, above.before, self.places, self.size, self.Z, 0, 0
+            )
+            self.below.inside(self.below.G)[self.used] = self.Z
 
 
 def stages_of(
     weights, gradients, architecture: SequentialArchitecture, batch: int, functions: Functions
-) -> list[Stage]:
-    """The stages for a batch of this size; `weights` and `gradients` are pairs (W, b)."""
+) -> tuple[list[Stage], list[Map]]:
+    """The stages for a batch of this size, and the maps between them; `weights` and `gradients` are pairs (W, b)."""
     refuse_not_known(architecture.activations)
-    names = list(architecture.activations)
-    activations = [functions.activation(name) for name in names]
-    if architecture.cost in CROSS_ENTROPIES:
-        activations[-1] = activations[-1][0], functions.activation("identity")[1]  # A − Y is the delta itself
-    parts = zip(weights, gradients, activations, strict=True)
+    parts = zip(weights, gradients, architecture.activations, strict=True)
+    layers = _with_pools(architecture.layers)
+    shapes = [architecture.shape]
+    for layer, size in layers:
+        channels, *sides = layer.shape_after(shapes[-1])
+        shapes.append((channels, *(side // size for side in sides)))
+    around = [(layer.before, layer.after) if isinstance(layer, Filters) else (0, 0) for layer, _ in layers]
+    maps = [Map(shape, batch, *zeros) for shape, zeros in zip(shapes, [*around, (0, 0)], strict=True)]
     stages: list[Stage] = []
-    layers = list(zip(architecture.layers, architecture.maps, strict=False))
-    for number, (layer, image) in enumerate(layers):
+    for number, (layer, size) in enumerate(layers):
+        below, above = maps[number], maps[number + 1]
+        if isinstance(layer, Windows):
+            stages.append(Pool(below, above, layer.size, functions))
+            continue
+        pair, derivative, name = next(parts)
         if isinstance(layer, Filters):
-            above = architecture.layers[number + 1]
-            size = above.size if isinstance(above, Windows) else 1
-            stages.append(Convolution(*next(parts), layer, size, image, batch, functions))
-        elif not isinstance(layer, Windows):
-            stages.append(Dense(*next(parts), batch))
-        elif number == 0 or not isinstance(architecture.layers[number - 1], Filters):
-            stages.append(Pool(layer.size, image, batch, functions))
-    return stages
+            stages.append(Convolution(below, above, pair, derivative, name, layer, size, functions))
+        else:
+            is_delta = number == len(layers) - 1 and architecture.cost in CROSS_ENTROPIES  # A − Y is the delta itself
+            names = name, "identity" if is_delta else name
+            stages.append(Dense(below, above, pair, derivative, names, functions))
+    return stages, maps
 
 
-def there_and_back(stages: list[Stage], cost: str, batch: int, step: float, below: bool = False) -> Callable:
-    """A function of A, the inputs of the first stage, and Y that writes all gradients, each times step.
+def _with_pools(layers: tuple[Filters | Windows | Neurons, ...]) -> list[tuple[Filters | Windows | Neurons, int]]:
+    """Each layer with the size of the max-pool right above it, which filters take over; 1 for all others."""
+    found: list[tuple[Filters | Windows | Neurons, int]] = []
+    for layer in layers:
+        if isinstance(layer, Windows) and found and isinstance(found[-1][0], Filters) and found[-1][1] == 1:
+            found[-1] = found[-1][0], layer.size
+        else:
+            found.append((layer, 1))
+    return found
 
-    It returns dC/dA, if `below`.
-    """
+
+def there_and_back(stages: list[Stage], above: Map, cost: str, step: float, further: bool = False) -> Callable:
+    """A function of Y that computes all stages' gradients, each times `step`, from A of the lowest map."""
     mae, step = cost == "mae", np.array(step, np.float32)
 
-    def gradient(A, Y):
+    def gradient(Y):
         for stage in stages:
-            A = stage.forward(A)
-        G = A - Y.T
+            stage.forward()
+        G = np.subtract(above.A, Y.T, out=above.G)
         if mae:
             np.sign(G, out=G)
         G *= step
         for number in range(len(stages) - 1, -1, -1):
-            G = stages[number].backward(G, number > 0 or below)
-        return G
+            stages[number].backward(number > 0 or further)
 
     return gradient
 
@@ -271,11 +274,22 @@ def gradient_function(
 ) -> Callable:
     """A function of X and Y that writes the sums of all samples' gradients, times `step`, for batches of this size."""
     pairs = architecture.views(parameters), architecture.views(gradients)
-    stages = stages_of(*pairs, architecture, batch, functions)
-    compute, shape = there_and_back(stages, architecture.cost, batch, step), (*architecture.shape, batch)
+    stages, maps = stages_of(*pairs, architecture, batch, functions)
+    compute = there_and_back(stages, maps[-1], architecture.cost, step)
+    inputs, is_dense = maps[0], isinstance(stages[0], Dense)
 
     def gradient(X, Y):
-        compute(X.reshape(batch, -1).T.reshape(shape), Y)
+        samples = X.reshape(batch, -1).T
+        if is_dense:
+            inputs.A = samples  # a product takes a matrix that is turned as it is
+            compute(Y)
+            return
+        inputs.inside(inputs.A)[...] = samples.reshape(inputs.shape)
+        before = np.setbufsize(BUFFER)
+        try:
+            compute(Y)
+        finally:
+            np.setbufsize(before)
 
     return gradient
 
@@ -283,22 +297,40 @@ def gradient_function(
 def mean_gradient(gradients, architecture: SequentialArchitecture, make: Callable) -> Callable:
     """A function of X and Y, of any number of rows, that writes their mean gradient.
 
-    make: make(batch, step) is the gradient_function() for that many rows; it is called once for each number of rows. A
-        batch whose arrays would take too much memory is divided.
+    make: make(gradients, batch, step) is the gradient_function() for that many rows. A batch whose arrays would take
+        too much memory is divided; with filters, so that several threads can compute it, too.
     """
-    made = functools.cache(make)
     most = max(1, MOST_NUMBERS // (6 * sum(map(prod, architecture.maps))))
 
+    @functools.cache
+    def parts_of(rows: int, step: float, alone: bool) -> list[tuple[slice, Callable, Any]]:
+        """The rows of each part, its gradient function, and the vector that this writes."""
+        parts = evenly(rows, ceil(rows / parts_that_pay(architecture, rows)))
+        vectors = [gradients if alone and not part.start else np.empty_like(gradients) for part in parts]
+        return [(part, make(vector, _length(part), step), vector) for part, vector in zip(parts, vectors, strict=True)]
+
     def gradient(X, Y):
-        total = None
-        for part in evenly(len(X), most):
-            made(part.stop - part.start, 1 / len(X))(X[part], Y[part])
-            if part.stop < len(X) or total is not None:
-                total = gradients.copy() if total is None else np.add(total, gradients, out=total)
-        if total is not None:
+        together_in_memory = evenly(len(X), most)
+        alone = len(together_in_memory) == 1
+        total = gradients if alone else np.zeros_like(gradients)
+        for some in together_in_memory:
+            parts = parts_of(_length(some), 1 / len(X), alone)
+            x, y = X[some], Y[some]
+            threads.together([functools.partial(compute, x[part], y[part]) for part, compute, _ in parts])
+            for _, _, vector in parts[alone:]:
+                total += vector
+        if not alone:
             gradients[...] = total
 
     return gradient
+
+
+def parts_that_pay(architecture: SequentialArchitecture, rows: int) -> int:
+    """How many threads may compute a part of so many rows each. In a dense network BLAS shares out its products."""
+    if not any(isinstance(layer, Filters) for layer in architecture.layers):
+        return 1
+    work = architecture.flops_a_sample * rows
+    return max(1, min(threads.at_most(), rows // FEWEST, int(work / PER_PART)))
 
 
 # ---- the functions by NumPy
@@ -352,43 +384,49 @@ ARRAYS = {
 }
 
 
-def array_activation(name: str) -> tuple[Callable, Callable]:
-    """activate(Z, b, S) and to_delta(D, A, S)."""
-    of_z, slope = ARRAYS[name]
-
-    def activate(Z, b, S):
-        Z += b
-        of_z(Z, S)
-
-    def to_delta(D, A, S):
-        if name != "identity":
-            np.multiply(D, slope(D, A, S), out=D)
-
-    return activate, to_delta
+def activate(name, Z, b):
+    Z += b
+    ARRAYS[name][0](Z, np.empty_like(Z))
 
 
-def pool(Z, size, A, places, y, x):
-    """The place of the largest number is the number of pixels of the window before the first one that is equal."""
-    pixels = [Z[:, i::size, j::size] for i in range(size) for j in range(size)]
-    here = slice(None), slice(y, y + pixels[0].shape[1]), slice(x, x + pixels[0].shape[2])
-    largest, place = A[here], places[here]
-    np.copyto(largest, pixels[0])
-    for pixel in pixels[1:]:
-        np.maximum(largest, pixel, out=largest)
-    place.fill(0)
-    not_yet, differs = np.ones(largest.shape, bool), np.empty(largest.shape, bool)
-    for pixel in pixels[:-1]:
-        not_yet &= np.not_equal(pixel, largest, out=differs)
-        np.add(place, not_yet.view(np.uint8), out=place)
+def to_delta(name, D, A):
+    if name != "identity":
+        np.multiply(D, ARRAYS[name][1](D, A, np.empty_like(D)), out=D)
 
 
-def unpool(D, places, size, Z, y, x):
-    down, across = Z.shape[1] // size, Z.shape[2] // size
-    here = slice(None), slice(y, y + down), slice(x, x + across)
-    delta, place, chosen = D[here], places[here], np.empty(Z[:, ::size, ::size].shape, bool)
+def finish(name, Z, b, size, A, before, places, y, x):
+    """Pixel after pixel of all windows at once: where it is larger than those before, it takes their place."""
+    largest = Z
+    if size > 1:
+        largest = Z[:, ::size, ::size].copy()
+        place, taken = np.zeros(largest.shape, places.dtype), np.empty(largest.shape, bool)
+        for number in range(1, size * size):
+            pixel = Z[:, number // size :: size, number % size :: size]
+            np.greater(pixel, largest, out=taken)
+            np.maximum(largest, pixel, out=largest)
+            np.maximum(place, np.multiply(taken, number, dtype=place.dtype), out=place)  # numbers increase
+        places[_part(largest, y, x)] = place
+    activate(name, largest, b[:, None, None, None])
+    A[_part(largest, before + y, before + x)] = largest
+
+
+def deltas(name, G, A, before, places, size, Z, y, x):
+    windows = Z[:, ::size, ::size]
+    there = _part(windows, before + y, before + x)
+    D = G[there].copy()
+    to_delta(name, D, A[there])
+    if size == 1:
+        np.copyto(Z, D)
+        return
+    place, chosen = places[_part(windows, y, x)].copy(), np.empty(D.shape, bool)
     for number in range(size * size):
         np.equal(place, number, out=chosen)
-        np.multiply(delta, chosen, out=Z[:, number // size :: size, number % size :: size])
+        np.multiply(D, chosen, out=Z[:, number // size :: size, number % size :: size])
+
+
+def _part(block, y: int, x: int) -> tuple[slice, ...]:
+    """Where a block is in a map, from row y and column x on."""
+    return slice(None), slice(y, y + block.shape[1]), slice(x, x + block.shape[2])
 
 
 def add(C, stride, G, y, x):
@@ -400,7 +438,7 @@ def add(C, stride, G, y, x):
             pixels += C[:, i, j]
 
 
-BY_ARRAYS = Functions(array_activation, pool, unpool, add)
+BY_ARRAYS = Functions(activate, to_delta, finish, deltas, add)
 
 
 # ---- the kernel
@@ -411,7 +449,7 @@ def prepare(parameters, gradients, architecture: SequentialArchitecture) -> Call
     return mean_gradient(
         gradients,
         architecture,
-        lambda batch, step: gradient_function(parameters, gradients, architecture, batch, step, BY_ARRAYS),
+        lambda vector, batch, step: gradient_function(parameters, vector, architecture, batch, step, BY_ARRAYS),
     )
 
 

@@ -24,13 +24,13 @@ FEW = 8  # samples, with which products are slow
 def prepare(parameters, gradients, architecture: SequentialArchitecture) -> Callable:
     """A function of X and Y that writes their mean gradient."""
 
-    def make(batch: int, step: float) -> Callable:
+    def make(vector, batch: int, step: float) -> Callable:
         dense, images = architecture.dense, architecture.convolutional
         if dense and is_small(dense, batch):
-            return _by_dense_loops(parameters, gradients, dense, step)
+            return _by_dense_loops(parameters, vector, dense, step)
         if images and has_few_deltas(images, batch):
-            return convolutional_loops.gradient_function(parameters, gradients, images, batch, step)
-        return gradient_cpu.gradient_function(parameters, gradients, architecture, batch, step, by_loops())
+            return convolutional_loops.gradient_function(parameters, vector, images, batch, step)
+        return gradient_cpu.gradient_function(parameters, vector, architecture, batch, step, by_loops())
 
     return mean_gradient(gradients, architecture, make)
 
@@ -40,7 +40,7 @@ def _by_dense_loops(parameters, gradients, architecture: DenseArchitecture, step
 
     def gradient(X, Y):
         gradients.fill(0)
-        compiled_steps(parameters, gradients, *numbers, X, Y, len(X), step)
+        compiled_steps(parameters, gradients, *numbers, X.reshape(len(X), -1), Y, len(X), step)
 
     return gradient
 
