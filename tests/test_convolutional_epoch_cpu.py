@@ -19,7 +19,7 @@ from fused_epochs import (
 from nnclassroom.judge import check
 from nncourse.backend import choose
 from nncourse.calls import ADAM
-from nncourse.epochs import convolutional_cpu
+from nncourse.epochs import convolutional_cpu, gradient_loops  # noqa: F401  (it registers the kernels `numba`)
 from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from nncourse.epochs.gradient import UNDECIDED
 from nncourse.model.network import make_network

@@ -188,6 +188,5 @@ network_gradient = Operation(
         sizes_to_time=lambda device: _sizes(
             (1, 28, 28), [(6, 5, *SAME_5), [2], (16, 5), [2], 120, 84, 10], "relu relu relu relu softmax", CROSS, 64
         ),
-        iterates=True,
     ),
 )

@@ -296,6 +296,8 @@ def adam_loops(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPS
 def adam_array(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
     M *= beta1
     M += (1 - beta1) * G
+    M += TINY * epsilon  # what is far smaller is rounded away
+    M -= TINY * epsilon
     V *= beta2
     V += (1 - beta2) * G * G
     W -= (rate / c1) * M / (np.sqrt(V / c2) + epsilon)
