@@ -135,7 +135,7 @@ class SequentialArchitecture:
 
     @functools.cached_property
     def convolutional(self) -> "ConvolutionalArchitecture | None":
-        """The same network, if it has at most one max-pool, right below the dense layers, and its samples are images."""
+        """The same network, if its samples are images and it has at most one max-pool, right below the dense layers."""
         filters = tuple(layer for layer in self.layers if isinstance(layer, Filters))
         pools = tuple(layer for layer in self.layers if isinstance(layer, Windows))
         neurons = tuple(layer for layer in self.layers if isinstance(layer, Neurons))

@@ -225,7 +225,7 @@ def test_train_hands_each_batch_its_turn(digits):
     words = SMALL.replace("12,", "dropout0.3,12,")
     for pieces in (1 << 22, 1):  # numbers of X that are reordered at a time
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("nncourse.model.training.MOST_COPIED", pieces)
+            patch.setattr("nncourse.model.training.MOST_IN_CACHE", pieces)
             network, _, _ = trained(digits, words, SGD(), 2, done=3)
         by_hand = make_network(words, "relu", CROSS, seed=1)
         for epoch in (4, 5):

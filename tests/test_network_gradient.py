@@ -62,7 +62,8 @@ def test_shapes_parameters_and_flops():
     assert found.flops_a_sample == 6 * sum(products) - 2 * products[0]
     assert str(found) == f"{LENET} sigmoid sigmoid sigmoid sigmoid mse"
     assert found.dense is None and found.convolutional is None
-    for one, other in zip([part for pair in found.views(network.flat_parameters) for part in pair], network.parameters):
+    arrays = [part for pair in found.views(network.flat_parameters) for part in pair]
+    for one, other in zip(arrays, network.parameters, strict=True):
         assert np.shares_memory(one, other) and one.shape == other.shape
 
 
@@ -132,7 +133,9 @@ def test_dense_and_convolutional_references_are_the_same_gradient():
 
 
 @kernels
-@pytest.mark.parametrize("words", [LENET, "168,40,20,3", "168,9,3", "image1x14x12,conv4x2same,pool4,3", "image1x14x12,5,3"])
+@pytest.mark.parametrize(
+    "words", [LENET, "168,40,20,3", "168,9,3", "image1x14x12,conv4x2same,pool4,3", "image1x14x12,5,3"]
+)
 def test_a_prepared_kernel_follows_parameters_samples_and_rows(kernel, words):
     network, X, Y = example(words, 60)
     prepare = network_gradient[kernel].prepare

@@ -20,6 +20,7 @@ from nncourse.kernels import update
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
+
 def _sgd_steps(parameters, architecture, X, Y, batch, rate):
     """The parameters before each step, and after the last."""
     yield parameters

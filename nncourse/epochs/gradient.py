@@ -160,8 +160,8 @@ network_gradient = Operation(
     flops=lambda architecture, batch, **_: batch * architecture.flops_a_sample,
     trial=Trial(
         error_scale=lambda parameters, *_: np.full(parameters.shape, 4.0),
-        well_posed=lambda parameters, architecture, X, Y: not any(
-            near_a_kink(parameters, architecture, x, y) for x, y in zip(X, Y, strict=True)
+        well_posed=lambda parameters, architecture, X, Y: (
+            not any(near_a_kink(parameters, architecture, x, y) for x, y in zip(X, Y, strict=True))
         ),
         values={"parameters": random_parameters, "Y": random_targets},
         edge_cases=("zeros",),

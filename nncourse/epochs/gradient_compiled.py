@@ -185,4 +185,5 @@ def by_loops() -> Functions:
         lambda name, *rest: finish(KNOWN.index(name), *rest),
         lambda name, *rest: deltas(KNOWN.index(name), *rest),
         add,
+        block=1 << 16,  # 256 KB
     )

@@ -23,9 +23,9 @@ from nncourse.epochs.dense import CROSS_ENTROPIES, refuse_not_known
 from nncourse.epochs.gradient import network_gradient
 from nncourse.kernels.activations import ALPHA
 
-BLOCK = 1 << 17  # numbers of C in a block: 512 KB
 BUFFER = 1024  # numbers; into its usual buffer NumPy copies the runs of a view that are shorter, which takes longer
 FEWEST, PER_PART = 16, 4e7  # samples and FLOPs of a part that is worth a thread
+LINE = 64
 MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
 
 
@@ -37,10 +37,11 @@ class Functions:
     to_delta: to_delta(name, D, A): D ← D ⊙ σ'(Z).
     finish: finish(name, Z, b, size, A, before, places, y, x): the largest number of each window of the block Z goes to
         A as σ(Z + b), from row before + y and column before + x on, and its place in the window to `places`.
-    deltas: deltas(name, G, A, before, places, size, Z, y, x): the way back of that, from G = dC/dA to the block Z; G ←
-        G ⊙ σ'(Z).
+    deltas: deltas(name, G, A, before, places, size, Z, y, x): its way back, from G = dC/dA to the block Z; G may be
+        overwritten.
     add: add(C, stride, G, y, x): each number of C, which is arranged as in a Block, is added to the pixel of G that it
         belongs to, from row y and column x on.
+    block: how many numbers of C are in a block.
     """
 
     activate: Callable
@@ -48,6 +49,15 @@ class Functions:
     finish: Callable
     deltas: Callable
     add: Callable
+    block: int
+
+
+def zeros(shape: tuple[int, ...], kind: Any = np.float32) -> np.ndarray:
+    """Zeros that begin at a multiple of 64 bytes, as cache lines do: else SIMD instructions touch two lines each."""
+    count = prod(shape) * np.dtype(kind).itemsize
+    memory = np.zeros(count + LINE, np.uint8)
+    first = -memory.ctypes.data % LINE
+    return memory[first : first + count].view(kind).reshape(shape)
 
 
 class Map:
@@ -60,7 +70,7 @@ class Map:
     def __init__(self, shape: tuple[int, ...], batch: int, before: int = 0, after: int = 0) -> None:
         self.shape, self.before = (*shape, batch), before
         around = (shape[0], *(side + before + after for side in shape[1:]), batch)
-        self.A, self.G = (np.zeros(around, np.float32) for _ in range(2))
+        self.A, self.G = zeros(around), zeros(around)
 
     def inside(self, array):
         """An array like A without the zeros around."""
@@ -78,7 +88,9 @@ class Stage(Protocol):
 
 
 class Dense:
-    def __init__(self, below: Map, above: Map, weights, gradients, names: tuple[str, str], functions: Functions) -> None:
+    def __init__(
+        self, below: Map, above: Map, weights, gradients, names: tuple[str, str], functions: Functions
+    ) -> None:
         (self.W, b), (self.dW, self.db) = weights, gradients
         self.b, self.below, self.above, self.functions = b[:, None], below, above, functions
         self.activation, self.slope = names
@@ -116,15 +128,15 @@ class Block(NamedTuple):
     sums: Any
 
 
-def blocks(image, filters: Filters, windows: tuple[int, int], size: int) -> Iterator[Block]:
-    """The blocks for an image that is padded already. They share the arrays C and Z."""
+def blocks(image, filters: Filters, windows: tuple[int, int], size: int, numbers: int) -> Iterator[Block]:
+    """The blocks, with so many numbers of C, for an image that is padded already. They share the arrays C and Z."""
     (channels, *_, batch), count, k, stride = image.shape, filters.count, filters.k, filters.stride
     seen = np.lib.stride_tricks.sliding_window_view(image, (k, k), (1, 2))[:, ::stride, ::stride]
     seen = seen.transpose(0, 4, 5, 1, 2, 3)
-    fitting = max(1, BLOCK // (channels * k * k * size * size * batch))  # windows
+    fitting = max(1, numbers // (channels * k * k * size * size * batch))  # windows
     rows, columns = evenly(windows[0], fitting // windows[1]), evenly(windows[1], fitting)
     most = max(map(_length, rows)) * max(map(_length, columns)) * size * size * batch
-    seen_there, made_there = np.empty(channels * k * k * most, np.float32), np.empty(count * most, np.float32)
+    seen_there, made_there = zeros((channels * k * k * most,)), zeros((count * most,))
     for row in rows:
         for column in columns:
             down, across = (slice(part.start * size, part.stop * size) for part in (row, column))
@@ -154,9 +166,9 @@ class Convolution:
         self.W, self.dW = W.reshape(len(W), -1), dW.reshape(len(W), -1)
         self.below, self.above, self.name, self.size, self.functions = below, above, name, size, functions
         self.places = places_for(above.shape, size)
-        self.blocks, self.stride = [*blocks(below.A, filters, above.shape[1:3], size)], filters.stride
+        self.blocks, self.stride = [*blocks(below.A, filters, above.shape[1:3], size, functions.block)], filters.stride
         self.ones = np.ones(max(block.sums.shape[1] for block in self.blocks), np.float32)
-        self.dW_part, self.db_part = np.empty(self.W.T.shape, np.float32), np.empty_like(self.db)
+        self.dW_part, self.db_part = zeros(self.W.T.shape), np.empty_like(self.db)
 
     def forward(self):
         A, before = self.above.A, self.above.before
@@ -185,7 +197,7 @@ class Convolution:
 
 def places_for(shape: tuple[int, ...], size: int):
     """An array for numbers of pixels in a window."""
-    return np.zeros(shape, np.min_scalar_type(size * size - 1))
+    return zeros(shape, np.min_scalar_type(size * size - 1))
 
 
 class Pool:
@@ -194,7 +206,7 @@ class Pool:
     def __init__(self, below: Map, above: Map, size: int, functions: Functions) -> None:
         channels, down, across, batch = above.shape
         self.below, self.above, self.size, self.functions = below, above, size, functions
-        self.Z, self.b = np.empty((channels, down * size, across * size, batch), np.float32), np.zeros(channels, "f")
+        self.Z, self.b = zeros((channels, down * size, across * size, batch)), zeros((channels,))
         self.places = places_for(above.shape, size)
         self.used = slice(None), slice(down * size), slice(across * size)
 
@@ -206,9 +218,7 @@ class Pool:
     def backward(self, further):
         above = self.above
         if further:
-            self.functions.deltas(
-                "identity", above.G, above.A, above.before, self.places, self.size, self.Z, 0, 0
-            )
+            self.functions.deltas("identity", above.G, above.A, above.before, self.places, self.size, self.Z, 0, 0)
             self.below.inside(self.below.G)[self.used] = self.Z
 
 
@@ -359,11 +369,6 @@ def softmax_slope(D, A, S):
     return A
 
 
-def is_positive(A, S):
-    """1 where A > 0; rounded up and capped, because np.sign() is slower."""
-    return np.minimum(np.ceil(A, out=S), ONE, out=S)
-
-
 # For each activation, two functions: Z to A in place; and the slopes σ'(Z) from A, by which dC/dA is multiplied to give
 # the delta dC/dZ. S is scratch space.
 ARRAYS = {
@@ -371,10 +376,10 @@ ARRAYS = {
     "step": (lambda Z, S: np.heaviside(Z, ZERO, out=Z), lambda D, A, S: ZERO),
     "sigmoid": (sigmoid, lambda D, A, S: np.multiply(np.subtract(ONE, A, out=S), A, out=S)),
     "tanh": (lambda Z, S: np.tanh(Z, out=Z), lambda D, A, S: np.subtract(ONE, np.multiply(A, A, out=S), out=S)),
-    "relu": (lambda Z, S: np.maximum(Z, ZERO, out=Z), lambda D, A, S: is_positive(A, S)),
+    "relu": (lambda Z, S: np.maximum(Z, ZERO, out=Z), lambda D, A, S: A > ZERO),
     "leaky_relu": (
         lambda Z, S: np.maximum(Z, np.multiply(Z, SMALL, out=S), out=Z),
-        lambda D, A, S: np.maximum(is_positive(A, S), SMALL, out=S),
+        lambda D, A, S: np.maximum(A > ZERO, SMALL, out=S),
     ),
     "softplus": (
         lambda Z, S: np.logaddexp(Z, ZERO, out=Z),
@@ -413,10 +418,10 @@ def finish(name, Z, b, size, A, before, places, y, x):
 def deltas(name, G, A, before, places, size, Z, y, x):
     windows = Z[:, ::size, ::size]
     there = _part(windows, before + y, before + x)
-    D = G[there].copy()
+    D = Z if size == 1 else np.empty_like(windows, order="C")
+    np.copyto(D, G[there])
     to_delta(name, D, A[there])
     if size == 1:
-        np.copyto(Z, D)
         return
     place, chosen = places[_part(windows, y, x)].copy(), np.empty(D.shape, bool)
     for number in range(size * size):
@@ -438,7 +443,7 @@ def add(C, stride, G, y, x):
             pixels += C[:, i, j]
 
 
-BY_ARRAYS = Functions(activate, to_delta, finish, deltas, add)
+BY_ARRAYS = Functions(activate, to_delta, finish, deltas, add, block=5 << 16)  # 1.3 MB, for few calls
 
 
 # ---- the kernel

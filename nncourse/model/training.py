@@ -25,6 +25,7 @@ from nncourse.threads import Threads
 
 GRADIENT, STEPS = "network_gradient", "steps"
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
+MOST_IN_CACHE = 1 << 19  # on a CPU: 2 MB, which are still in its cache when they are read
 FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
 
 
@@ -275,9 +276,8 @@ def _made_ready(
     kernel = backend.epochs.get(name or "")
     tried = network.with_flat_parameters(network.flat_parameters.copy())
     while kernel:
-        call = kernel
         try:
-            _fused(call, tried, X[first], Y[first], batch_size, rate, copy.deepcopy(optimizer))
+            _fused(kernel, tried, batch_size, copy.deepcopy(optimizer), X[first], Y[first], rate)
         except DoesNotFitError as error:
             if name in backend.asked:
                 raise
@@ -287,7 +287,8 @@ def _made_ready(
             continue
         history.note = reason
         history.kernel = kernel.name
-        return lambda order, rate, position: _fused(call, network, X[order], Y[order], batch_size, rate, optimizer)
+        compute = partial(_fused, kernel, network, batch_size, optimizer)
+        return _reordered(X, Y, batch_size, compute, MOST_IN_CACHE if backend.device == "cpu" else X.size)
     gradient = backend.epochs.get(GRADIENT) if GRADIENT in usable else None
     make_step = _step_by_operations
     if gradient:
@@ -303,16 +304,28 @@ def _made_ready(
     first = slice(batch_size)
     make_step(tried, backend, copy.deepcopy(optimizer))(X[first], Y[first], rate, StepPosition())
     step = make_step(network, backend, optimizer)
+    compute = partial(_in_batches, step, batch_size)
+    return _reordered(X, Y, batch_size, compute, MOST_IN_CACHE if backend.device == "cpu" else MOST_COPIED)
+
+
+def _reordered(
+    X: Array | HostSamples,
+    Y: Array,
+    batch_size: int,
+    compute: Callable[[Array, Array, float, StepPosition], None],
+    most: int,
+) -> Callable[[Array, float, StepPosition], None]:
+    """train_epoch(order, rate, position): `compute` gets some batches at a time, one after the other in memory.
+
+    most: numbers of X; at least one batch. Not all rows at once, because the copy would be as large as X.
+    """
+    some = batch_size * max(1, most // (batch_size * prod(X.shape[1:])))
 
     def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
-        # Many rows are reordered at a time, so that each batch is a slice of them; not all rows, because the copy would
-        # be as large as X.
-        some = batch_size * max(1, MOST_COPIED // (batch_size * prod(X.shape[1:])))
-        starts = range(0, len(X), some)
+        starts = range(0, len(order), some)
         parts = [order[start : start + some] for start in starts]
         for start, rows, samples in zip(starts, parts, in_turn(X, parts), strict=True):
-            there = position._replace(first=start)
-            _in_batches(step, samples, Y[rows], batch_size, rate, there)
+            compute(samples, Y[rows], rate, position._replace(first=start))
 
     return train_epoch
 
@@ -352,9 +365,16 @@ def _made_ready_together(
 
 
 def _fused(
-    kernel: Callable[..., Any], network: Network, X: Array, Y: Array, batch_size: int, rate: float, optimizer: Optimizer
+    kernel: Callable[..., Any],
+    network: Network,
+    batch_size: int,
+    optimizer: Optimizer,
+    X: Array,
+    Y: Array,
+    rate: float,
+    position: StepPosition | None = None,
 ) -> None:
-    """One epoch by one kernel; the optimizer counts its steps."""
+    """A step for each batch by one kernel; the optimizer counts them."""
     parameters = network.flat_parameters
     state = [remembered(optimizer.state, name, parameters) for name in optimizer.remembers]
     more: tuple[float, ...] = ()
@@ -368,7 +388,7 @@ Step = Callable[[Array, Array, float, StepPosition | None], None]  # of samples,
 
 
 def _step_by_gradient(kernel: Any, network: Network, backend: Calls, optimizer: Optimizer) -> Step:
-    """A step in two calls: the gradient by a kernel of network_gradient, which keeps its arrays, and the optimizer's."""
+    """A step in two calls: the gradient by a kernel of network_gradient, and the optimizer's move."""
     gradient = kernel.prepare(network.flat_parameters, network.flat_gradient, network.sequential)
 
     def step(X: Array, Y: Array, rate: float, position: StepPosition | None) -> None:
@@ -401,12 +421,10 @@ def train_step_by_step(
 
     A network with dropout needs the position of the first row.
     """
-    _in_batches(_step_by_operations(network, backend, optimizer), X, Y, batch_size, rate, position)
+    _in_batches(_step_by_operations(network, backend, optimizer), batch_size, X, Y, rate, position)
 
 
-def _in_batches(
-    step: Step, X: Array, Y: Array, batch_size: int, rate: float, position: StepPosition | None
-) -> None:
+def _in_batches(step: Step, batch_size: int, X: Array, Y: Array, rate: float, position: StepPosition | None) -> None:
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
         of_batch = StepPosition(position.seed, position.epoch, position.first + start) if position else None
