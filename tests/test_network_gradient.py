@@ -2,6 +2,7 @@
 
 import tracemalloc
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -310,14 +311,18 @@ def twice(prepare):
     return kernel
 
 
+SMALL_BLOCK = 2000  # so that most convolutions have several blocks, down and across
+
+
 def array_kernel(right="", wrong=""):
     names = mutant(gradient_cpu, right, wrong)
+    names["BY_ARRAYS"] = replace(names["BY_ARRAYS"], block=SMALL_BLOCK)
     return twice(lambda parameters, G, network, rows: names["prepare"](parameters, G, network))
 
 
 def compiled_kernel(right="", wrong=""):
     """By products, with these functions in between."""
-    functions = mutant(gradient_compiled, right, wrong)["by_loops"]()
+    functions = replace(mutant(gradient_compiled, right, wrong)["by_loops"](), block=SMALL_BLOCK)
     make = gradient_cpu.gradient_function
     return twice(lambda parameters, G, network, rows: make(parameters, G, network, rows, 1 / rows, functions))
 
