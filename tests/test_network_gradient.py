@@ -311,19 +311,22 @@ def twice(prepare):
     return kernel
 
 
-SMALL_BLOCK = 2000  # so that most convolutions have several blocks, down and across
+def products(right="", wrong=""):
+    """gradient_cpu.py, with blocks so small that most convolutions have several, down and across."""
+    names = mutant(gradient_cpu, right, wrong)
+    names |= {"LEAST": 8, "BY_ARRAYS": replace(names["BY_ARRAYS"], block=2000)}  # the globals of its functions
+    return names
 
 
 def array_kernel(right="", wrong=""):
-    names = mutant(gradient_cpu, right, wrong)
-    names["BY_ARRAYS"] = replace(names["BY_ARRAYS"], block=SMALL_BLOCK)
+    names = products(right, wrong)
     return twice(lambda parameters, G, network, rows: names["prepare"](parameters, G, network))
 
 
 def compiled_kernel(right="", wrong=""):
     """By products, with these functions in between."""
-    functions = replace(mutant(gradient_compiled, right, wrong)["by_loops"](), block=SMALL_BLOCK)
-    make = gradient_cpu.gradient_function
+    functions = replace(mutant(gradient_compiled, right, wrong)["by_loops"](), block=2000)
+    make = products()["gradient_function"]
     return twice(lambda parameters, G, network, rows: make(parameters, G, network, rows, 1 / rows, functions))
 
 

@@ -3,8 +3,7 @@
 As in dense.py, the kernels make no calls between steps and work on one flat vector of all parameters: W and b of each
 convolution in turn, then of each dense layer.
 
-    numpy           preallocated arrays; a convolution is a product of matrices: convolutional_cpu.py
-    numba           loops over whole images, four filters at once: convolutional_loops.py
+    numpy, numba    the gradient by network_gradient's kernel, and a step: convolutional_cpu.py, gradient_loops.py
     fused, graph    a few CUDA kernels a step, launched one by one, or recorded and replayed: convolutional_graph.py
     one_kernel      one launch for the epoch: convolutional_one_kernel.py
 

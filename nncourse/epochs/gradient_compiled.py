@@ -105,33 +105,44 @@ def _finish(name, Z, b, size, A, before, places, y_at, x_at):
     """No processor can predict which pixel is the largest, so comparisons select one of two values."""
     channels, height, width, batch = Z.shape
     across, left = width // size, before + x_at
+    z_rows, a_rows = Z.reshape((channels, height, width * batch)), A.reshape((channels, A.shape[1], -1))
+    first, count = left * batch, across * batch
     for c in range(channels):
         for y in range(height // size):
             row = before + y_at + y
-            for x in range(across):
-                for s in range(batch):
-                    A[c, row, left + x, s] = Z[c, y * size, x * size, s]
-                    places[c, y_at + y, x_at + x, s] = 0
-                for place in range(1, size * size):
-                    i, j = y * size + place // size, x * size + place % size
+            if size == 1:
+                for q in range(count):
+                    a_rows[c, row, first + q] = z_rows[c, y, q]
+            else:
+                for x in range(across):
                     for s in range(batch):
-                        z, largest = Z[c, i, j, s], A[c, row, left + x, s]
-                        at = places[c, y_at + y, x_at + x, s]
-                        A[c, row, left + x, s] = z if z > largest else largest
-                        places[c, y_at + y, x_at + x, s] = place if z > largest else at
-            for x in range(left, left + across):
-                for s in range(batch):
-                    A[c, row, x, s] += b[c]
+                        A[c, row, left + x, s] = Z[c, y * size, x * size, s]
+                        places[c, y_at + y, x_at + x, s] = 0
+                    for place in range(1, size * size):
+                        i, j = y * size + place // size, x * size + place % size
+                        for s in range(batch):
+                            z, largest = Z[c, i, j, s], A[c, row, left + x, s]
+                            at = places[c, y_at + y, x_at + x, s]
+                            A[c, row, left + x, s] = z if z > largest else largest
+                            places[c, y_at + y, x_at + x, s] = place if z > largest else at
+            for q in range(first, first + count):
+                a_rows[c, row, q] += b[c]
             _activate(name, A[c, row, left : left + across])
 
 
 def _deltas(name, G, A, before, places, size, Z, y_at, x_at):
     channels, height, width, batch = Z.shape
     across, left = width // size, before + x_at
+    z_rows, g_rows = Z.reshape((channels, height, width * batch)), G.reshape((channels, G.shape[1], -1))
+    first, count = left * batch, across * batch
     for c in range(channels):
         for y in range(height // size):
             row = before + y_at + y
             _to_delta(name, G[c, row, left : left + across], A[c, row, left : left + across])
+            if size == 1:
+                for q in range(count):
+                    z_rows[c, y, q] = g_rows[c, row, first + q]
+                continue
             for i in range(size):
                 for x in range(width):
                     place = i * size + x % size
@@ -141,15 +152,22 @@ def _deltas(name, G, A, before, places, size, Z, y_at, x_at):
 
 
 def _add(C, stride, G, y_at, x_at):
+    """With a stride of 1 the pixels of a row lie one behind the other in both arrays."""
     channels, k, _, height, width, batch = C.shape
+    c_rows, g_rows = C.reshape((channels, k, k, height, width * batch)), G.reshape((channels, G.shape[1], -1))
     for c in range(channels):
         for y in range(height):
             for i in range(k):
+                row = y_at + y * stride + i
                 for j in range(k):
-                    for x in range(width):
-                        row, column = y_at + y * stride + i, x_at + x * stride + j
-                        for s in range(batch):
-                            G[c, row, column, s] += C[c, i, j, y, x, s]
+                    first = (x_at + j) * batch
+                    if stride == 1:
+                        for q in range(width * batch):
+                            g_rows[c, row, first + q] += c_rows[c, i, j, y, q]
+                    else:
+                        for x in range(width):
+                            for s in range(batch):
+                                G[c, row, x_at + x * stride + j, s] += C[c, i, j, y, x, s]
 
 
 FUNCTIONS = _exp, _sigmoid, _activate, _to_delta, _activate_rows, _finish, _deltas, _add

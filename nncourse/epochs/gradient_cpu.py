@@ -25,6 +25,7 @@ from nncourse.kernels.activations import ALPHA
 
 BUFFER = 1024  # numbers; into its usual buffer NumPy copies the runs of a view that are shorter, which takes longer
 FEWEST, PER_PART = 16, 4e7  # samples and FLOPs of a part that is worth a thread
+LEAST = 256  # pixels of all samples in a block; products with fewer columns are slow
 LINE = 64
 MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
 
@@ -129,12 +130,12 @@ class Block(NamedTuple):
 
 
 def blocks(image, filters: Filters, windows: tuple[int, int], size: int, numbers: int) -> Iterator[Block]:
-    """The blocks, with so many numbers of C, for an image that is padded already. They share the arrays C and Z."""
+    """The blocks, with about so many numbers of C, for an image that is padded already. They share the arrays C, Z."""
     (channels, *_, batch), count, k, stride = image.shape, filters.count, filters.k, filters.stride
     seen = np.lib.stride_tricks.sliding_window_view(image, (k, k), (1, 2))[:, ::stride, ::stride]
     seen = seen.transpose(0, 4, 5, 1, 2, 3)
-    fitting = max(1, numbers // (channels * k * k * size * size * batch))  # windows
-    rows, columns = evenly(windows[0], fitting // windows[1]), evenly(windows[1], fitting)
+    at_once = max(1, max(LEAST, numbers // (channels * k * k)) // (size * size * batch))  # windows
+    rows, columns = evenly(windows[0], at_once // windows[1]), evenly(windows[1], at_once)
     most = max(map(_length, rows)) * max(map(_length, columns)) * size * size * batch
     seen_there, made_there = zeros((channels * k * k * most,)), zeros((count * most,))
     for row in rows:
@@ -196,8 +197,8 @@ class Convolution:
 
 
 def places_for(shape: tuple[int, ...], size: int):
-    """An array for numbers of pixels in a window."""
-    return zeros(shape, np.min_scalar_type(size * size - 1))
+    """An array for numbers of pixels in a window; one that nobody needs if all windows are pixels."""
+    return zeros(shape if size > 1 else (1,) * len(shape), np.min_scalar_type(size * size - 1))
 
 
 class Pool:
@@ -234,7 +235,7 @@ def stages_of(
         channels, *sides = layer.shape_after(shapes[-1])
         shapes.append((channels, *(side // size for side in sides)))
     around = [(layer.before, layer.after) if isinstance(layer, Filters) else (0, 0) for layer, _ in layers]
-    maps = [Map(shape, batch, *zeros) for shape, zeros in zip(shapes, [*around, (0, 0)], strict=True)]
+    maps = [Map(shape, batch, *sides) for shape, sides in zip(shapes, [*around, (0, 0)], strict=True)]
     stages: list[Stage] = []
     for number, (layer, size) in enumerate(layers):
         below, above = maps[number], maps[number + 1]

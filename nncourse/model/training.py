@@ -32,6 +32,7 @@ from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, 
 GRADIENT, STEPS = "network_gradient", "steps"
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
 MOST_IN_CACHE = 1 << 19  # on a CPU: 2 MB, which are still in its cache when they are read
+LEAST_BATCHES = 16  # for which a fused kernel is worth its call
 FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
 
 TrainEpoch = Callable[[Array, float, StepPosition], None]  # train_epoch(order, rate, position)
@@ -103,7 +104,7 @@ def train(
     """Train `network` in place.
 
     X, Y: samples (n, …) and targets (n, n_out), float32, on the CPU. They are sent to the device at once, unless X are
-        HostSamples: then batch by batch, and training goes step by step.
+        HostSamples: then batch by batch, and no kernel computes fused epochs.
     epochs: number of passes over all samples.
     batch_size: rows of a step; the last of an epoch may have fewer.
     learning_rate, schedule: the rate of every epoch, or a function of the epoch's number, from 1 on.
@@ -324,7 +325,9 @@ def _made_ready(
         history.note = note
         history.kernel = kernel.name
         compute = partial(_fused, kernel, network, batch_size, optimizer)
-        return _reordered(X, Y, batch_size, compute, MOST_IN_CACHE if backend.device == "cpu" else X.size)
+        return _reordered(
+            X, Y, batch_size, compute, MOST_IN_CACHE if backend.device == "cpu" else X.size, LEAST_BATCHES
+        )
     gradient = backend.epochs.get(GRADIENT) if GRADIENT in usable else None
     make_step = _step_by_operations
     if gradient:
@@ -351,12 +354,13 @@ def _reordered(
     batch_size: int,
     compute: Callable[[Array, Array, float, StepPosition], None],
     most: int,
+    least: int = 1,
 ) -> TrainEpoch:
     """train_epoch(order, rate, position): `compute` gets some batches at a time, one after the other in memory.
 
-    most: numbers of X; at least one batch. Not all rows at once, because the copy would be as large as X.
+    most: numbers of X, but at least so many batches. Not all rows at once: the copy would be as large as X.
     """
-    some = len(X) if X.size <= most else batch_size * max(1, most // (batch_size * prod(X.shape[1:])))
+    some = len(X) if X.size <= most else batch_size * max(least, most // (batch_size * prod(X.shape[1:])))
 
     def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
         starts = range(0, len(order), some)
