@@ -31,6 +31,12 @@ class DenseArchitecture:
         weights = [n_out * n_in for n_out, n_in in self.shapes]
         return 6 * sum(weights) - 2 * weights[0]
 
+    @functools.cached_property
+    def chain(self) -> "ChainArchitecture":
+        """The same network."""
+        layers = tuple(map(Neurons, self.sizes[1:]))
+        return ChainArchitecture(self.sizes[:1], layers, self.activations, self.cost)
+
     def views(self, parameters) -> list[tuple]:
         """(W, b) of each layer, as views into the flat vector."""
         return _views(parameters, self.shapes)
@@ -56,6 +62,123 @@ class Filters:
         """(channels, height, width) of the result for an image of this shape."""
         height, width = ((n + self.before + self.after - self.k) // self.stride + 1 for n in image[1:])
         return self.count, height, width
+
+
+@dataclass(frozen=True)
+class Neurons:
+    """A dense layer of `count` neurons, which sees every number below."""
+
+    count: int
+
+    def shape_after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (self.count,)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A max-pool of size × size pixels. Windows lie side by side; pixels at the end that fill none are ignored."""
+
+    size: int
+
+    def shape_after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        channels, height, width = shape
+        return channels, height // self.size, width // self.size
+
+
+@dataclass(frozen=True)
+class ChainArchitecture:
+    """Convolutions, max-pools and dense layers, one after the other; dense layers see an image flattened.
+
+    shape: of a sample, (numbers,) or (channels, height, width).
+    activations: of each layer, "" behind a pool.
+    """
+
+    shape: tuple[int, ...]
+    layers: tuple[Filters | Windows | Neurons, ...]
+    activations: tuple[str, ...]
+    cost: str
+
+    @functools.cached_property
+    def maps(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of a sample, and of what each layer makes of it."""
+        shapes = [self.shape]
+        for layer in self.layers:
+            shapes.append(layer.shape_after(shapes[-1]))
+        return tuple(shapes)
+
+    @functools.cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of each layer's weights; () for a pool."""
+        return tuple(map(_weights, self.layers, self.maps))
+
+    @functools.cached_property
+    def weights(self) -> tuple[tuple[int, ...], ...]:
+        """`shapes` without those of pools."""
+        return tuple(filter(None, self.shapes))
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        """`activations` without those of pools."""
+        return tuple(filter(None, self.activations))
+
+    @functools.cached_property
+    def contract_sizes(self) -> dict[str, int]:
+        """The sizes that contracts call p, n_in and n_out: parameters, inputs, outputs."""
+        p = sum(prod(shape) + shape[0] for shape in self.weights)
+        return {"p": p, "n_in": prod(self.shape), "n_out": prod(self.maps[-1])}
+
+    @functools.cached_property
+    def dense(self) -> DenseArchitecture | None:
+        """The same network, if all of its layers are dense."""
+        neurons = tuple(layer.count for layer in self.layers if isinstance(layer, Neurons))
+        if len(neurons) < len(self.layers):
+            return None
+        return DenseArchitecture((prod(self.shape), *neurons), self.names, self.cost)
+
+    @functools.cached_property
+    def convolutional(self) -> "ConvolutionalArchitecture | None":
+        """The same network, if its samples are images and it has at most one max-pool, right below the dense layers."""
+        filters = tuple(layer for layer in self.layers if isinstance(layer, Filters))
+        pools = tuple(layer for layer in self.layers if isinstance(layer, Windows))
+        neurons = tuple(layer for layer in self.layers if isinstance(layer, Neurons))
+        if len(pools) > 1 or self.layers != (*filters, *pools, *neurons) or len(self.shape) != 3:
+            return None
+        sizes, pool = tuple(layer.count for layer in neurons), pools[0].size if pools else 0
+        return ConvolutionalArchitecture(self.shape, filters, pool, sizes, self.names, self.cost)
+
+    @property
+    def flops_a_sample(self) -> int:
+        """FLOPs of a training step: per product 2 forward, 2 for the weights' gradient, 2 for the deltas below."""
+        made = zip(self.shapes, self.maps[1:], strict=True)
+        products = [prod(shape) * prod(after[1:]) for shape, after in made if shape]
+        return 6 * sum(products) - 2 * products[0]
+
+    def views(self, parameters) -> list[tuple]:
+        """(W, b) of each layer that has weights, as views into the flat vector."""
+        return _views(parameters, self.weights)
+
+    def __str__(self) -> str:
+        sample = "image" * (len(self.shape) == 3) + "x".join(map(str, self.shape))
+        return f"{','.join([sample, *map(_word, self.layers)])} {' '.join(self.names)} {self.cost}"
+
+
+def _weights(layer: Filters | Windows | Neurons, below: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a layer's weights for samples of the shape `below`."""
+    if isinstance(layer, Filters):
+        return layer.count, below[0], layer.k, layer.k
+    return () if isinstance(layer, Windows) else (layer.count, prod(below))
+
+
+def _word(layer: Filters | Windows | Neurons) -> str:
+    """A layer as on the command line."""
+    if isinstance(layer, Neurons):
+        return str(layer.count)
+    if isinstance(layer, Windows):
+        return f"pool{layer.size}"
+    same = layer.stride == 1 and (layer.before, layer.after) == ((layer.k - 1) // 2, layer.k // 2)
+    around = "same" if same else f"p{layer.before}" if layer.before == layer.after else f"p{layer.before}+{layer.after}"
+    around = around if layer.before or layer.after else ""
+    return f"conv{layer.count}x{layer.k}{around}{f's{layer.stride}' if layer.stride > 1 else ''}"
 
 
 @dataclass(frozen=True)
@@ -121,99 +244,16 @@ class ConvolutionalArchitecture:
         """(W, b) of each convolution, then of each dense layer, as views into the flat vector."""
         return _views(parameters, self.shapes)
 
-    def __str__(self) -> str:
-        words = ["image" + "x".join(map(str, self.image)), *map(_word, self.convolutions)]
-        words += [f"pool{self.pool}"] * (self.pool > 0)
-        return f"{','.join([*words, *map(str, self.sizes)])} {' '.join(self.activations)} {self.cost}"
-
-
-@dataclass(frozen=True)
-class Neurons:
-    """A dense layer of `count` neurons, which sees every number below."""
-
-    count: int
-
-    def shape_after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return (self.count,)
-
-
-@dataclass(frozen=True)
-class Windows:
-    """A max-pool of size × size pixels. Windows lie side by side; pixels at the end that fill none are ignored."""
-
-    size: int
-
-    def shape_after(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        channels, height, width = shape
-        return channels, height // self.size, width // self.size
-
-
-@dataclass(frozen=True)
-class ChainArchitecture:
-    """Convolutions, max-pools and dense layers, one after the other; dense layers see an image flattened.
-
-    shape: of a sample, (numbers,) or (channels, height, width).
-    activations: of each layer, "" behind a pool.
-    """
-
-    shape: tuple[int, ...]
-    layers: tuple[Filters | Windows | Neurons, ...]
-    activations: tuple[str, ...]
-    cost: str
-
     @functools.cached_property
-    def maps(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of a sample, and of what each layer makes of it."""
-        shapes = [self.shape]
-        for layer in self.layers:
-            shapes.append(layer.shape_after(shapes[-1]))
-        return tuple(shapes)
-
-    @functools.cached_property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of each layer's weights; () for a pool."""
-        return tuple(map(_weights, self.layers, self.maps))
-
-    @functools.cached_property
-    def contract_sizes(self) -> dict[str, int]:
-        """The sizes that the contract of network_epoch calls p, n_in and n_out: parameters, inputs, outputs."""
-        p = sum(prod(shape) + shape[0] for shape in self.shapes if shape)
-        return {"p": p, "n_in": prod(self.shape), "n_out": prod(self.maps[-1])}
-
-    @property
-    def flops_a_sample(self) -> int:
-        """FLOPs of a training step: per product 2 forward, 2 for the weights' gradient, 2 for the deltas below."""
-        made = zip(self.shapes, self.maps[1:], strict=True)
-        products = [prod(shape) * prod(after[1:]) for shape, after in made]
-        return 6 * sum(products) - 2 * next(filter(None, products))
-
-    def views(self, parameters) -> list[tuple]:
-        """(W, b) of each layer that has weights, as views into the flat vector."""
-        return _views(parameters, filter(None, self.shapes))
+    def chain(self) -> ChainArchitecture:
+        """The same network."""
+        count, pool = len(self.convolutions), (Windows(self.pool),) * (self.pool > 0)
+        layers = (*self.convolutions, *pool, *map(Neurons, self.sizes))
+        activations = (*self.activations[:count], *("" for _ in pool), *self.activations[count:])
+        return ChainArchitecture(self.image, layers, activations, self.cost)
 
     def __str__(self) -> str:
-        sample = "image" * (len(self.shape) == 3) + "x".join(map(str, self.shape))
-        words = [sample, *map(_word, self.layers)]
-        return f"{','.join(words)} {' '.join(filter(None, self.activations))} {self.cost}"
-
-
-def _weights(layer: Filters | Windows | Neurons, below: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a layer's weights for samples of the shape `below`."""
-    if isinstance(layer, Filters):
-        return layer.count, below[0], layer.k, layer.k
-    return () if isinstance(layer, Windows) else (layer.count, prod(below))
-
-
-def _word(layer: Filters | Windows | Neurons) -> str:
-    """A layer as on the command line."""
-    if isinstance(layer, Neurons):
-        return str(layer.count)
-    if isinstance(layer, Windows):
-        return f"pool{layer.size}"
-    same = layer.stride == 1 and (layer.before, layer.after) == ((layer.k - 1) // 2, layer.k // 2)
-    around = "same" if same else f"p{layer.before}" if layer.before == layer.after else f"p{layer.before}+{layer.after}"
-    around = around if layer.before or layer.after else ""
-    return f"conv{layer.count}x{layer.k}{around}{f's{layer.stride}' if layer.stride > 1 else ''}"
+        return str(self.chain)
 
 
 @dataclass(frozen=True)

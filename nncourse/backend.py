@@ -8,12 +8,13 @@ from typing import Any
 
 from nncourse import device as devices
 from nncourse.calls import Calls
-from nncourse.catalogue import epochs, find, operations
+from nncourse.catalogue import EPOCHS, epochs, find, operations
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
+GRADIENT = "network_gradient"  # it computes steps of networks and optimizers that have no kernel for a fused epoch
 # The kernel of fused epochs for each backend. The others train step by step.
 EPOCH_KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}
 YOURS = "yours"  # the note for a kept kernel, to be read, not compared
@@ -59,7 +60,7 @@ class Backend(Calls):
         return {} if self.fused == STEPS and not self.asked_epochs else WholeEpochs(self)
 
     def __getattr__(self, name: str) -> Any:
-        if name.endswith("_epoch") and name in self.epochs:
+        if _is_whole(name) and name in self.epochs:
             return self.epochs[name]
         raise AttributeError(name)
 
@@ -97,8 +98,8 @@ class WholeEpochs(Mapping[str, Kernel]):
         self.backend = backend
 
     def __getitem__(self, name: str) -> Kernel:
-        asked = self.backend.asked_epochs
-        known = epochs([name.partition("_")[0]], self.backend.device == "gpu") if name.endswith("_epoch") else {}
+        asked, kind = self.backend.asked_epochs, name.partition("_")[0]
+        known = epochs([kind], self.backend.device == "gpu") if _is_whole(name) and kind in EPOCHS else {}
         here = known[name].kernels if name in known else {}
         kernel = asked[name] if name in asked else here.get(self.backend.fused)
         if kernel is None:
@@ -110,6 +111,11 @@ class WholeEpochs(Mapping[str, Kernel]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _is_whole(name: str) -> bool:
+    """Whether an operation with this name computes an epoch or the gradient of a network in one call."""
+    return name == GRADIENT or name.endswith("_epoch")
 
 
 def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrides: str | Kernel) -> Backend:
@@ -163,6 +169,8 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
             raise CourseError(f"wanted a kernel of {operation_name}, such as {operation_name}={name}; got {got}")
         _refuse_unusable(kernel, name, device, emulate)
         (asked_epochs if operation_name in wholes else kernels)[operation_name] = kernel
+    if None in asked_epochs.values():
+        asked_epochs.setdefault(GRADIENT, None)  # steps are those of the operations
     step_by_step = emulate or kept or not overrides.keys().isdisjoint(known)
     return Backend(
         f"{name} (emulated)" if emulate else name,

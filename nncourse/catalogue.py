@@ -32,17 +32,17 @@ TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, co
 EPOCHS = {
     "dense": (("dense", "dense_cpu"), ("dense_plain", "dense_graph", "dense_one_kernel")),
     "convolutional": (
-        ("convolutional", "convolutional_cpu"),
-        ("convolutional_loops", "convolutional_graph", "convolutional_one_kernel"),
+        ("convolutional", "convolutional_cpu", "gradient_loops"),
+        ("convolutional_graph", "convolutional_one_kernel"),
     ),
-    "network": ((), ("network", "dense_one_kernel", "streamed")),
+    "network": (("gradient", "gradient_cpu", "gradient_loops"), ("network", "dense_one_kernel", "streamed")),
 }
 
 
 def epoch_topics(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> tuple[ModuleType, ...]:
     """The modules of epochs/, imported at first use. Without `gpu` only those for the backends numpy and numba."""
     names = [name for kind in kinds for part in EPOCHS[kind][: 1 + gpu] for name in part]
-    return tuple(import_module(f"nncourse.epochs.{name}") for name in names)
+    return tuple(import_module(f"nncourse.epochs.{name}") for name in dict.fromkeys(names))
 
 
 def defined_in(modules: Iterable[ModuleType]) -> dict[str, Operation]:
@@ -57,13 +57,13 @@ def operations() -> dict[str, Operation]:
 
 
 def epochs(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> dict[str, Operation]:
-    """The operations that compute an epoch in one call, by name. A backend need not have kernels for them.
+    """The operations that compute an epoch, or the gradient of a network, in one call. A backend need not have kernels.
 
-    kinds: of networks.
+    kinds: of networks: the first words of the operations' names.
     gpu: False for the kernels numpy and numba alone, which import faster.
     """
-    found = defined_in(epoch_topics(kinds, gpu))
-    return {name: operation for name, operation in found.items() if name.endswith("_epoch")}  # some import others
+    found, wanted = defined_in(epoch_topics(kinds, gpu)), set(kinds)
+    return {name: operation for name, operation in found.items() if name.partition("_")[0] in wanted}
 
 
 def find(name: str) -> Operation:

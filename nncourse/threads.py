@@ -1,4 +1,4 @@
-"""How many threads of BLAS compute NumPy's products: as many as pay.
+"""How many threads compute NumPy's products, or parts of a batch: as many as pay.
 
 The threads of a product wait for each other. Where another program holds the core of one of them, all of them wait for
 a time slice of the system: a product of 0.1 ms then takes 20 ms. Small products gain nothing from a second thread in
@@ -16,6 +16,9 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import ContextVar, copy_context
 from typing import Any, NamedTuple
 
 from nncourse.errors import CourseError
@@ -143,6 +146,7 @@ class Threads:
         self.flops, self.exactly = flops, exactly
         self.most = exactly or that_pay(flops, granted(), most)
         self.count = 1
+        self._workers: ThreadPoolExecutor | None = None
 
     def __str__(self) -> str:
         if self.exactly:
@@ -154,10 +158,15 @@ class Threads:
     def __enter__(self) -> "Threads":
         self._pools = _pools("torch" in sys.modules)
         self._before = self._pools.limit(limits=1).__enter__()
+        self._outer = _block.set(self)
         self.count = 1
         return self
 
     def __exit__(self, *error: object) -> None:
+        _block.reset(self._outer)
+        if self._workers:
+            self._workers.shutdown()
+            self._workers = None
         self._before.__exit__(*error)
 
     def choose(self, waits: bool = True) -> int:
@@ -175,3 +184,40 @@ class Threads:
             now = [pool["num_threads"] for pool in self._pools.info() if pool["user_api"] == "blas"]
             self.count = min(now, default=count)
         return self.count
+
+    def together(self, calls: Sequence[Callable[[], None]]) -> None:
+        """Make all calls, by as many threads as were chosen; BLAS then has one thread in each."""
+        count = min(self.count, len(calls))
+        if count <= 1:
+            _in_turn(calls)
+            return
+        self._workers = self._workers or ThreadPoolExecutor(self.most)
+        with self._pools.limit(limits=1):
+            shares = [calls[number::count] for number in range(count)]
+            others = [self._workers.submit(copy_context().run, _in_turn, share) for share in shares[1:]]
+            try:
+                _in_turn(shares[0])
+            finally:
+                wait(others)
+        for other in others:
+            other.result()  # raises what the call has raised
+
+
+_block: ContextVar[Threads | None] = ContextVar("_block", default=None)  # the innermost around what runs now
+
+
+def _in_turn(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
+
+
+def at_most() -> int:
+    """The most threads that may be chosen in the block of Threads around the call; 1 without such a block."""
+    block = _block.get()
+    return block.most if block else 1
+
+
+def together(calls: Sequence[Callable[[], None]]) -> None:
+    """Make all calls, by as many threads as the block of Threads around it has chosen."""
+    block = _block.get()
+    (block.together if block else _in_turn)(calls)

@@ -130,10 +130,13 @@ def on_streams_in_turn(train):
 # ---- wrong kernels: a text with one mistake
 
 
+REGISTERS = "@convolutional_", "@dense_", "@network_"
+
+
 def names_in(text, file=""):
     """What a Python text defines, without the lines that would register its kernels; loops are not compiled."""
     names = {"__name__": "mutant", "__file__": file}
-    exec("\n".join(line for line in text.splitlines() if not line.startswith(("@convolutional_", "@dense_"))), names)
+    exec("\n".join(line for line in text.splitlines() if not line.startswith(REGISTERS)), names)
     if "FUNCTIONS" in names:
         names["compiled"] = lambda: {function.__name__: function for function in names["FUNCTIONS"]}
     return names

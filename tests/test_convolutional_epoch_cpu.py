@@ -1,6 +1,5 @@
 """Fused epochs of convolutional networks: the reference against PyTorch, CPU kernels against the reference, mutants."""
 
-import tracemalloc
 import warnings
 from functools import partial
 
@@ -20,13 +19,13 @@ from fused_epochs import (
 from nnclassroom.judge import check
 from nncourse.backend import choose
 from nncourse.calls import ADAM
-from nncourse.epochs import convolutional_cpu, convolutional_loops
-from nncourse.epochs.convolutional import UNDECIDED, convolutional_adam_epoch, convolutional_sgd_epoch
+from nncourse.epochs import convolutional_cpu, gradient_loops  # noqa: F401  (it registers the kernels `numba`)
+from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from nncourse.epochs.gradient import UNDECIDED
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import train
 
-MOST_OF_A_SAMPLE = 4000  # numbers that a sample of NETWORKS[0] takes
 BOTH = (convolutional_sgd_epoch, convolutional_adam_epoch)
 HIDDEN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
 kernels = pytest.mark.parametrize("kernel", ["numpy", "numba"])
@@ -220,40 +219,8 @@ def test_the_memory_of_what_has_no_gradient_fades_but_does_not_become_subnormal(
 
 
 @kernels
-def test_a_large_batch_is_divided_and_takes_no_more_memory(kernel, monkeypatch):
-    arrays = example(NETWORKS[0], 50)
-    at_once = trained(kernel, NETWORKS[0], arrays, 23)[0]
-    monkeypatch.setattr(convolutional_cpu, "MOST_NUMBERS", 5 * MOST_OF_A_SAMPLE)
-    assert 1 < convolutional_cpu.samples_at_once(NETWORKS[0]) < 10
-    np.testing.assert_allclose(trained(kernel, NETWORKS[0], arrays, 23)[0], at_once, rtol=1e-4, atol=1e-6)
-    monkeypatch.undo()
-    arrays = example(DIGITS, 3000)
-    state = [np.zeros_like(arrays[0])] * 2
-    trained(kernel, DIGITS, [arrays[0], *(array[:3] for array in arrays[1:])], 3, state=state)  # compiles
-    copies = [array.copy() for array in (arrays[0], *state)]
-    tracemalloc.start()
-    convolutional_adam_epoch[kernel](*copies, DIGITS, *arrays[1:], 3000, 0.01, 0, *ADAM.values())
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 150e6 and not np.array_equal(copies[0], arrays[0])
-
-
-@kernels
 def test_of_equal_pixels_the_first_gets_the_delta(kernel):
     assert takes_the_first_of_equals(convolutional_sgd_epoch[kernel])
-
-
-@pytest.mark.parametrize(
-    ("module", "right", "wrong"),
-    [
-        (convolutional_cpu, "np.arange(size, 0, -1,", "np.arange(1, size + 1,"),
-        (convolutional_loops, "k1 if b > a else k0", "k1 if b >= a else k0"),
-        (convolutional_loops, "(k_cd < k_ab))\n                best", "(k_cd > k_ab))\n                best"),
-    ],
-)
-def test_that_another_of_equal_pixels_would_be_noticed(module, right, wrong):
-    times = 2 if "k0" in right else 1
-    assert not takes_the_first_of_equals(mutant(module, right, wrong, times)["sgd"])
 
 
 @kernels
@@ -280,27 +247,20 @@ def test_saturated_filters_stay_finite_without_warnings(kernel, name, sign):
 
 # ---- check() rejects wrong kernels: each has one mistake in the text of a right one
 
-NUMPY_MISTAKES = mistakes("epochs/convolutional_cpu")
-LOOPS_MISTAKES = mistakes("epochs/convolutional_loops")
+MISTAKES = mistakes("epochs/convolutional_cpu")
 
 
-def verdicts(module, right="", wrong=""):
-    names = mutant(module, right, wrong)
+def verdicts(right="", wrong=""):
+    names = mutant(convolutional_cpu, right, wrong)
     found = [check.check(operation, names[name]) for operation, name in zip(BOTH, ("sgd", "adam"), strict=True)]
     assert not any("raised" in verdict.line for verdict in found), str(found)
     return found
 
 
-@pytest.mark.parametrize("module", [convolutional_cpu, convolutional_loops])
-def test_check_accepts_the_text_without_a_mistake(module):
-    assert all(verdicts(module)), str(verdicts(module))
+def test_check_accepts_the_text_without_a_mistake():
+    assert all(verdicts()), str(verdicts())
 
 
-@pytest.mark.parametrize("mistake", NUMPY_MISTAKES)
-def test_check_rejects_a_wrong_array_kernel(mistake):
-    assert not all(verdicts(convolutional_cpu, *NUMPY_MISTAKES[mistake]))
-
-
-@pytest.mark.parametrize("mistake", LOOPS_MISTAKES)
-def test_check_rejects_wrong_loops(mistake):
-    assert not all(verdicts(convolutional_loops, *LOOPS_MISTAKES[mistake]))
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_check_rejects_a_wrong_epoch(mistake):
+    assert not all(verdicts(*MISTAKES[mistake]))

@@ -12,7 +12,7 @@ from cuda_on_cpu import nvrtc
 from cuda_on_cpu.nvrtc import compile_check
 from nnclassroom.judge.check import check
 from nncourse.architecture import DenseArchitecture
-from nncourse.epochs import dense_cpu, dense_graph
+from nncourse.epochs import dense_graph, gradient_cpu
 from nncourse.epochs.dense import KNOWN, dense_sgd_epoch
 from tests.tiers import many
 
@@ -153,7 +153,7 @@ def test_it_compiles_and_all_sums_lie_in_registers(side, arch):
 def test_activations_have_the_numbers_of_the_texts(file, head):
     text = Path(dense_graph.__file__).with_name(file).read_text("utf-8")
     named = text.split(head)[1].split("}")[0].lower()
-    assert tuple(name.strip() for name in named.split(",")) == KNOWN == tuple(dense_cpu.ARRAYS)
+    assert tuple(name.strip() for name in named.split(",")) == KNOWN == tuple(gradient_cpu.ARRAYS)
 
 
 # ---- check() rejects wrong kernels: each has one mistake in the text of dense_graph.cu or dense_graph.py

@@ -76,7 +76,8 @@ def test_whole_epochs_at_once_want_all_samples_on_the_device():
     given, Y = images(np.float32), np.eye(3, dtype=np.float32)[np.arange(50) % 3]
     network = make_network("image1x6x5,conv2x3same,3", "relu", "categorical_cross_entropy")
     assert train(network, given, Y, choose("numpy"), epochs=1).kernel == "numpy"
-    history = train(network, HostSamples(given, "cpu"), Y, choose("numpy"), epochs=1)
+    assert train(network, HostSamples(given, "cpu"), Y, choose("numpy"), epochs=1).kernel == "numpy"  # of the gradient
+    history = train(network, HostSamples(given, "cpu"), Y, choose("numpy", network_gradient="steps"), epochs=1)
     assert history.kernel == "steps" and "batch by batch" in history.note
     with pytest.raises(CourseError, match="leave it out"):
         train(network, HostSamples(given, "cpu"), Y, choose("numpy", convolutional_sgd_epoch="numpy"), epochs=1)

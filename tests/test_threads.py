@@ -1,8 +1,12 @@
 """Threads of BLAS: as many as a product and the other programs on the machine leave worth it."""
 
+import functools
 import os
 import subprocess
 import sys
+import threading
+import time
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -208,3 +212,49 @@ def test_all_begins_with_one_thread_and_so_do_processes_that_are_started(before)
     command = [sys.executable, "-c", f"{before}import nnclassroom\n{COUNT}\n{CHILD}", COUNT]
     said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
     assert said.split() == ["1", "1"]
+
+
+def test_calls_are_made_together_by_as_many_threads_as_were_chosen():
+    """Each in a thread with one thread of BLAS, and within what is around the block."""
+    names, counts, divided = [], [], []
+
+    def call(number: int) -> None:
+        time.sleep(0.02)
+        names.append(threading.current_thread().name)
+        counts.append(in_blas())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            divided.append(float(np.float32(number) / np.float32(0)))
+
+    calls = [functools.partial(call, number) for number in range(1, 6)]
+    with np.errstate(divide="ignore"):
+        threads.together(calls)
+        assert set(names) == {threading.current_thread().name} and threads.at_most() == 1
+        names.clear()
+        with Threads(1e12, exactly=3) as block:
+            threads.together(calls)  # one, until they are chosen
+            assert len(set(names)) == 1
+            names.clear(), counts.clear()
+            block.choose()
+            assert threads.at_most() == 3
+            threads.together(calls)
+            assert len(set(names)) == 3 and set(counts) == {1}
+            assert len(names) == 5 and set(divided) == {np.inf}
+    assert threads.at_most() == 1
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_error_in_a_call_comes_out_when_all_have_ended(which):
+    ended = []
+
+    def call(number: int) -> None:
+        if number == which:
+            raise ValueError("no")
+        time.sleep(0.05)
+        ended.append(number)
+
+    with Threads(1e12, exactly=2) as block:
+        block.choose()
+        with pytest.raises(ValueError, match="no"):
+            threads.together([functools.partial(call, number) for number in range(2)])
+        assert ended == [1 - which]

@@ -3,123 +3,28 @@
 As in dense.py, the kernels make no calls between steps and work on one flat vector of all parameters: W and b of each
 convolution in turn, then of each dense layer.
 
-    numpy           preallocated arrays; a convolution is a product of matrices: convolutional_cpu.py
-    numba           loops over whole images, four filters at once: convolutional_loops.py
+    numpy, numba    the gradient by network_gradient's kernel, and a step: convolutional_cpu.py, gradient_loops.py
     fused, graph    a few CUDA kernels a step, launched one by one, or recorded and replayed: convolutional_graph.py
     one_kernel      one launch for the epoch: convolutional_one_kernel.py
 
 ConvolutionalArchitecture describes the networks: convolutions, at most one max-pool, dense layers.
 """
 
-import functools
-from math import prod
-
 import numpy as np
 
 from nncourse.architecture import ConvolutionalArchitecture, Filters
-from nncourse.epochs.dense import CROSS_ENTROPIES, activated, batches, cost_gradient, delta_of, random_targets
+from nncourse.epochs.dense import batches, random_targets
+from nncourse.epochs.gradient import gradient_of, near_a_kink, random_parameters
 from nncourse.kernels import update
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
-
-KINKED = ("step", "relu", "leaky_relu")
-UNDECIDED = 1e-5  # this close to a kink, rounding alone may put a float32 kernel on the other side of it
-
-# ---- the reference, in float64, sample by sample. A convolution is a dense layer in which most connections are missing
-# and the others share a few weights. So here it is a list of connections, and a pool is a list of windows.
-
-
-@functools.lru_cache(maxsize=64)
-def connections(filters: Filters, image: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The output, the input and the weight of each connection of a convolution, as indices into flat arrays."""
-    channels, height, width = image
-    made = filters.shape_after(image)
-    o, y, x, c, i, j = np.indices((*made, channels, filters.k, filters.k)).reshape(6, -1)
-    row, column = y * filters.stride + i - filters.before, x * filters.stride + j - filters.before
-    there = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-    outputs = (o * made[1] + y) * made[2] + x
-    inputs = (c * height + row) * width + column
-    weights = ((o * channels + c) * filters.k + i) * filters.k + j
-    return outputs[there], inputs[there], weights[there]
-
-
-@functools.lru_cache(maxsize=64)
-def windows(pool: int, image: tuple[int, int, int]) -> np.ndarray:
-    """The indices of the pixels of each window, (windows, pool²), row by row."""
-    channels, height, width = image
-    c, y, x, i, j = np.indices((channels, height // pool, width // pool, pool, pool)).reshape(5, -1, pool * pool)
-    return (c * height + y * pool + i) * width + x * pool + j
-
-
-def convolved(W, b, filters: Filters, image, a):
-    """z of one sample, flat: the sum over the connections of each output, plus the bias of its filter."""
-    outputs, inputs, weights = connections(filters, image)
-    count, *made = filters.shape_after(image)
-    return np.bincount(outputs, W.ravel()[weights] * a[inputs], count * prod(made)) + np.repeat(b, prod(made))
-
-
-def convolution_gradients(W, filters: Filters, image, a, delta):
-    """dC/dW, dC/db and dC/da of one sample, from delta = dC/dz."""
-    outputs, inputs, weights = connections(filters, image)
-    dW = np.bincount(weights, delta[outputs] * a[inputs], W.size).reshape(W.shape)
-    G = np.bincount(inputs, delta[outputs] * W.ravel()[weights], prod(image))
-    return dW, delta.reshape(filters.count, -1).sum(axis=1), G
-
-
-def forward(parameters, architecture: ConvolutionalArchitecture, x):
-    """z, a and the inputs of each layer with parameters, for one sample."""
-    z, a, given = [], [], [x.ravel()]
-    pairs, count = architecture.views(parameters), len(architecture.convolutions)
-    for layer, ((W, b), name) in enumerate(zip(pairs, architecture.activations, strict=True)):
-        if layer == count and architecture.pool:
-            given[-1] = given[-1][windows(architecture.pool, architecture.maps[-1])].max(axis=1)
-        if layer < count:
-            z.append(convolved(W, b, architecture.convolutions[layer], architecture.maps[layer], given[-1]))
-        else:
-            z.append(np.array([w @ given[-1] for w in W]) + b)
-        a.append(activated(name, z[-1]))
-        given.append(a[-1])
-    return z, a, given[:-1]
-
-
-def gradient_of_one(parameters, architecture: ConvolutionalArchitecture, x, y):
-    """The gradient of one sample's cost, flat."""
-    pairs, count, names = architecture.views(parameters), len(architecture.convolutions), architecture.activations
-    z, a, given = forward(parameters, architecture, x)
-    gradient = np.zeros_like(parameters)
-    G = cost_gradient(architecture.cost, a[-1], y)
-    for layer, (W_gradient, b_gradient) in reversed(list(enumerate(architecture.views(gradient)))):
-        delta = delta_of(names[layer], G, z[layer], a[layer])
-        if layer == len(pairs) - 1 and architecture.cost in CROSS_ENTROPIES:
-            delta = G
-        W = pairs[layer][0]
-        if layer < count:
-            filters, image = architecture.convolutions[layer], architecture.maps[layer]
-            W_gradient[:], b_gradient[:], G = convolution_gradients(W, filters, image, given[layer], delta)
-        else:
-            W_gradient[:], b_gradient[:], G = np.outer(delta, given[layer]), delta, W.T @ delta
-        if layer == count > 0 and architecture.pool:
-            below, pixels = a[layer - 1], windows(architecture.pool, architecture.maps[-1])
-            largest = pixels[np.arange(len(pixels)), below[pixels].argmax(axis=1)]  # the first one of equals
-            G_below = np.zeros_like(below)
-            G_below[largest] = G
-            G = G_below
-    return gradient
-
-
-def _gradient(parameters, architecture: ConvolutionalArchitecture, X, Y):
-    """The mean over the batch."""
-    total = np.zeros_like(parameters)
-    for x, y in zip(X, Y, strict=True):
-        total += gradient_of_one(parameters, architecture, x, y)
-    return total / len(X)
 
 
 def _sgd_steps(parameters, architecture, X, Y, batch, rate):
     """The parameters before each step, and after the last."""
     yield parameters
     for rows in batches(len(X), batch):
-        parameters = parameters - rate * _gradient(parameters, architecture, X[rows], Y[rows])
+        parameters = parameters - rate * gradient_of(parameters, architecture.chain, X[rows], Y[rows])
         yield parameters
 
 
@@ -127,7 +32,7 @@ def _adam_steps(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1,
     """Parameters, M and V before each step, and after the last."""
     yield parameters, M, V
     for t, rows in enumerate(batches(len(X), batch), steps + 1):
-        G = _gradient(parameters, architecture, X[rows], Y[rows])
+        G = gradient_of(parameters, architecture.chain, X[rows], Y[rows])
         numbers = rate, 1 - beta1**t, 1 - beta2**t, beta1, beta2, epsilon
         parameters, M, V = update.adam_update.reference(parameters, G, M, V, *numbers)
         yield parameters, M, V
@@ -149,22 +54,10 @@ def _adam_decided(*arguments):
 def _decided(parameters_of_steps, architecture, X, Y, batch) -> bool:
     """Whether no step comes near a kink of an activation, of the cost or of the pool."""
     return not any(
-        _near_a_kink(parameters, architecture, x, y)
+        near_a_kink(parameters, architecture.chain, x, y)
         for parameters, rows in zip(parameters_of_steps, batches(len(X), batch), strict=False)
         for x, y in zip(X[rows], Y[rows], strict=True)
     )
-
-
-def _near_a_kink(parameters, architecture: ConvolutionalArchitecture, x, y) -> bool:
-    z, a, _ = forward(parameters, architecture, x)
-    distances = [values for name, values in zip(architecture.activations, z, strict=True) if name in KINKED]
-    if architecture.cost == "mae":
-        distances.append(a[-1] - y)
-    if architecture.pool > 1 and architecture.convolutions:
-        pixels = np.sort(a[len(architecture.convolutions) - 1][windows(architecture.pool, architecture.maps[-1])])
-        distances.append(pixels[:, -1] - pixels[:, -2])
-    # Exactly equal values come from the same numbers, so they are equal in every kernel.
-    return any(((values != 0) & (abs(values) < UNDECIDED)).any() for values in distances)
 
 
 # ---- the contracts
@@ -204,14 +97,6 @@ def _sizes_to_time(device: str):
 
 def _without(name: str, sizes):
     return {key: value for key, value in sizes.items() if key != name}
-
-
-def random_parameters(rng, shape, sizes):
-    """Random parameters that keep the scale of numbers from layer to layer, so that rounding errors stay small."""
-    parameters = np.empty(shape, np.float32)
-    for W, b in sizes["architecture"].views(parameters):
-        W[...], b[...] = rng.normal(0, (2 / prod(W.shape[1:])) ** 0.5, W.shape), rng.normal(0, 0.3, b.shape)
-    return parameters
 
 
 VALUES = {"parameters": random_parameters, "Y": random_targets}

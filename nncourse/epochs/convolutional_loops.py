@@ -1,4 +1,4 @@
-"""convolutional_sgd_epoch and convolutional_adam_epoch with loops that Numba compiles; the dense layers are NumPy's.
+"""The gradient of a convolutional network with few filters, by loops that Numba compiles; its dense layers are NumPy's.
 
 Convolutions and pool are computed sample by sample, while its images are in the cache. In the layout of
 convolutional_layout.py one term of all sums of an image is one long loop, which the compiler vectorises (SIMD). Four
@@ -18,78 +18,45 @@ import numpy as np
 
 from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.epochs import convolutional_layout as its
-from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.epochs.convolutional_cpu import TINY, Dense, epoch
 from nncourse.epochs.convolutional_layout import fours, layout
-from nncourse.epochs.dense import codes
-from nncourse.epochs.dense_cpu import IDENTITY, _activate, _exp, _sigmoid, _to_delta
+from nncourse.epochs.gradient_compiled import _activate, _exp, _sigmoid, _to_delta, by_loops
+from nncourse.epochs.gradient_cpu import stages_of, there_and_back
 from nncourse.kernels import jit
 
 f32, u = np.float32, np.uint64
 SIMD = 32  # numbers that a vectorised loop takes at once
 
 
-@convolutional_sgd_epoch.kernel("numba", device="cpu")
-def sgd(parameters, architecture, X, Y, batch, rate):
-    """Compiled once for all networks."""
-    gradients, rate, move_by_sgd = np.empty_like(parameters), f32(rate), compiled()["_move_by_sgd"]
-
-    def move():
-        move_by_sgd(parameters, gradients, rate)
-
-    epoch(parameters, gradients, architecture, X, Y, batch, move, gradient_function)
-    return parameters
-
-
-@convolutional_adam_epoch.kernel("numba", device="cpu")
-def adam(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1, beta2, epsilon):
-    """Compiled once for all networks; W ← W − η √c₂ / c₁ M / (√V + ε √c₂)."""
-    gradients, move_by_adam = np.empty_like(parameters), compiled()["_move_by_adam"]
-    betas = f32(beta1), f32(1 - beta1), f32(beta2), f32(1 - beta2), f32(TINY * epsilon)
-
-    def move():
-        nonlocal steps
-        steps += 1
-        root = (1 - beta2**steps) ** 0.5
-        step = f32(rate * root / (1 - beta1**steps))
-        move_by_adam(parameters, gradients, M, V, step, f32(epsilon * root), *betas)
-
-    epoch(parameters, gradients, architecture, X, Y, batch, move, gradient_function)
-    return parameters, M, V
-
-
-def gradient_function(parameters, gradients, architecture: ConvolutionalArchitecture, batch: int) -> Callable:
-    """A function of X and Y that writes the mean gradients of a batch of this size."""
+def gradient_function(
+    parameters, gradients, architecture: ConvolutionalArchitecture, batch: int, step: float
+) -> Callable:
+    """A function of X and Y that writes the sums of all samples' gradients, times `step`, for batches of this size."""
     pairs, derivatives = architecture.views(parameters), architecture.views(gradients)
     count, made = len(architecture.convolutions), layout(architecture)
     arrange, forward, backward = (compiled()[name] for name in ("_arrange", "_forward", "_backward"))
-    dense = Dense(pairs[count:], derivatives[count:], architecture, batch, compiled_functions)
+    stages, maps = stages_of(pairs[count:], derivatives[count:], architecture.dense.chain, batch, by_loops())
+    dense, inputs = there_and_back(stages, maps[-1], architecture.cost, step, further=count > 0), maps[0]
     last, side = made.table[-1], max(1, architecture.pool)
     P = np.zeros(batch * last[its.AT] + fours(last[its.CHANNELS]) * last[its.PLANE] + SIMD, np.float32)
     windows = last[its.CHANNELS] * (last[its.HEIGHT] // side) * (made.pitch + SIMD) + side
     M, K, best, place = (np.zeros(windows, np.float32) for _ in range(4))
     weights = np.zeros(made.weights, np.float32)
-    A, seen = dense.A[0], np.zeros(batch * prod(architecture.pooled), np.uint64)
-    E = np.zeros(made.numbers, np.float32)
+    A, G = (np.empty((batch, prod(architecture.pooled)), np.float32) for _ in range(2))
+    inputs.A = A.T
+    seen, E = np.zeros(A.size, np.uint64), np.zeros(made.numbers, np.float32)
     of_filters = sum(W.size + len(W) for W, _ in pairs[:count])
 
     def gradient(X, Y):
         arrange(parameters, made.places, made.sources, weights)
         pixels = np.ascontiguousarray(X).reshape(-1)
         forward(made.table, made.offsets, made.pitch, side, weights, pixels, P, M, K, best, place, A, seen)
-        dense.forward(A)
-        G = dense.backward(Y)
+        dense(Y)
         if count:
+            G[...] = inputs.G.T
             gradients[:of_filters] = 0
             backward(made.table, made.offsets, made.pitch, side, weights, P, A, G, seen, E, gradients)
 
     return gradient
-
-
-def compiled_functions(name: str) -> tuple[Callable, Callable]:
-    """activate(Z, S) and to_delta(D, A, S), in place."""
-    (code,), activate, to_delta = codes([name]), compiled()["_activate"], compiled()["_to_delta"]
-    return lambda Z, S: activate(code, Z), lambda D, A, S: code == IDENTITY or to_delta(code, D, A)
 
 
 def _arrange(parameters, places, sources, weights):
@@ -450,26 +417,9 @@ def _backward(table, offsets, pitch, side, weights, P, A, G, seen, E, gradients)
                     )  # fmt: skip
 
 
-# ---- update
-
-
-def _move_by_sgd(W, G, rate):
-    for i in range(W.size):
-        W[i] -= rate * G[i]
-
-
-def _move_by_adam(W, G, M, V, rate, epsilon, beta1, rest1, beta2, rest2, tiny):
-    for i in range(W.size):
-        m = beta1 * M[i] + rest1 * G[i]
-        m = m if abs(m) > tiny else f32(0)
-        v = beta2 * V[i] + rest2 * G[i] * G[i]
-        M[i], V[i] = m, v
-        W[i] -= rate * m / (np.sqrt(v) + epsilon)
-
-
 FUNCTIONS = (
     _exp, _sigmoid, _activate, _to_delta, _copy, _copy_map, _four_filters, _with_steps, _clear_around, _pool_rows,
-    _pool_columns, _add_four, _spread, _spread_all, _products, _map, _filters, _pick, _pool, _arrange, _move_by_sgd,
-    _move_by_adam, _forward, _backward,
+    _pool_columns, _add_four, _spread, _spread_all, _products, _map, _filters, _pick, _pool, _arrange,
+    _forward, _backward,
 )  # fmt: skip
 compiled = functools.cache(lambda: jit.all_compiled_together(*FUNCTIONS))

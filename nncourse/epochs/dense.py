@@ -7,7 +7,8 @@ steps. They work on one flat vector of all parameters: W and b of each layer in 
     fused, graph    a few CUDA kernels a layer, launched one by one, or recorded and replayed: dense_graph.py
     one_kernel      one launch for the epoch; the weights never leave the chip: dense_one_kernel.py
 
-Without them model/training.py trains step by step, with one call for each operation.
+Other optimizers, and other networks, train by the gradient of a whole network: gradient.py. Without a kernel for that,
+model/training.py trains step by step, with one call for each operation.
 """
 
 from collections.abc import Iterable, Sequence

@@ -11,62 +11,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nncourse.architecture import ChainArchitecture, Filters, Neurons, Rule, Windows
-from nncourse.epochs.convolutional import (
-    KINKED,
-    UNDECIDED,
-    convolution_gradients,
-    convolved,
+from nncourse.architecture import Rule
+from nncourse.epochs.dense import batches, random_targets
+from nncourse.epochs.gradient import (
+    BINARY,
+    CROSS,
+    SAME_3,
+    SAME_5,
+    gradient_of,
+    near_a_kink,
     random_parameters,
-    windows,
+    sizes_of,
 )
-from nncourse.epochs.dense import CROSS_ENTROPIES, activated, batches, cost_gradient, delta_of, random_targets
 from nncourse.kernels import update
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
-# ---- the reference, in float64, sample by sample
-
-
-def forward(parameters, architecture: ChainArchitecture, x) -> tuple[list, list]:
-    """z of each layer, None behind a pool, and a of each layer, that of the sample first; all flat."""
-    z, a, pairs = [], [x], iter(architecture.views(parameters))
-    for layer, name, below in zip(architecture.layers, architecture.activations, architecture.maps, strict=False):
-        if isinstance(layer, Windows):
-            z.append(None)
-            a.append(a[-1][windows(layer.size, below)].max(axis=1))
-            continue
-        W, b = next(pairs)
-        made = convolved(W, b, layer, below, a[-1]) if isinstance(layer, Filters) else W @ a[-1] + b
-        z.append(made)
-        a.append(activated(name, made))
-    return z, a
-
-
-def gradient_of_one(parameters, architecture: ChainArchitecture, x, y):
-    """The gradient of one sample's cost, flat."""
-    z, a = forward(parameters, architecture, x)
-    gradient = np.zeros_like(parameters)
-    pairs = list(zip(architecture.views(parameters), architecture.views(gradient), strict=True))
-    G = cost_gradient(architecture.cost, a[-1], y)
-    for number in reversed(range(len(architecture.layers))):
-        layer, below, A = architecture.layers[number], architecture.maps[number], a[number]
-        if isinstance(layer, Windows):
-            pixels = windows(layer.size, below)
-            largest = pixels[np.arange(len(pixels)), A[pixels].argmax(axis=1)]  # the first one of equals
-            G, G_above = np.zeros_like(A), G
-            G[largest] = G_above
-            continue
-        (W, _), (dW, db) = pairs.pop()
-        is_last = number == len(architecture.layers) - 1
-        delta = G if is_last and architecture.cost in CROSS_ENTROPIES else None
-        if delta is None:
-            delta = delta_of(architecture.activations[number], G, z[number], a[number + 1])
-        if isinstance(layer, Filters):
-            dW[:], db[:], G = convolution_gradients(W, layer, below, A, delta)
-        else:
-            dW[:], db[:], G = np.outer(delta, A), delta, W.T @ delta
-    return gradient
+# ---- the reference, in float64
 
 
 def moved(rule: Rule, W, G, M, V, rate, step):
@@ -91,9 +52,7 @@ def _steps(parameters, M, V, architecture, rule, X, Y, batch, rate, steps) -> It
     """Parameters, M and V before each step, and after the last."""
     yield parameters, M, V
     for number, rows in enumerate(batches(len(X), batch), steps + 1):
-        gradient = np.zeros_like(parameters)
-        for x, y in zip(X[rows], Y[rows], strict=True):
-            gradient += gradient_of_one(parameters, architecture, x, y) / len(X[rows])
+        gradient = gradient_of(parameters, architecture, X[rows], Y[rows])
         parameters, M, V = moved(rule, parameters, gradient, M, V, rate, number)
         yield parameters, M, V
 
@@ -102,22 +61,10 @@ def _well_posed(*arguments) -> bool:
     """Whether no step comes near a kink of an activation, of the cost or of a pool, where rounding alone decides."""
     _, _, _, architecture, _, X, Y, batch, *_ = arguments
     return not any(
-        _near_a_kink(parameters, architecture, x, y)
+        near_a_kink(parameters, architecture, x, y)
         for (parameters, _, _), rows in zip(_steps(*arguments), batches(len(X), batch), strict=False)
         for x, y in zip(X[rows], Y[rows], strict=True)
     )
-
-
-def _near_a_kink(parameters, architecture: ChainArchitecture, x, y) -> bool:
-    z, a = forward(parameters, architecture, x)
-    distances = [values for name, values in zip(architecture.activations, z, strict=True) if name in KINKED]
-    if architecture.cost == "mae":
-        distances.append(a[-1] - y)
-    for layer, below, A in zip(architecture.layers, architecture.maps, a, strict=False):
-        if isinstance(layer, Windows) and layer.size > 1:
-            pixels = np.sort(A[windows(layer.size, below)])
-            distances.append(pixels[:, -1] - pixels[:, -2])
-    return any(((values != 0) & (abs(values) < UNDECIDED)).any() for values in distances)
 
 
 # ---- the contract
@@ -132,26 +79,15 @@ ADAGRAD = Rule("adagrad", (("epsilon", 1e-8), ("l2", 0.0)))
 
 
 def sizes(shape, layers, activation_names, cost="mse", rule=PLAIN, n=7, batch=3, steps=0):
-    """Sizes for check(). A layer is a number of neurons, ("pool", size), or the numbers of Filters."""
-    made = tuple(_layer(each) for each in layers)
-    names = iter(activation_names.split())
-    activations = tuple("" if isinstance(layer, Windows) else next(names) for layer in made)
-    architecture = ChainArchitecture(shape, made, activations, cost)
-    p = architecture.contract_sizes["p"]
+    """Sizes for check(), with layers as in sizes_of()."""
+    found = sizes_of(shape, layers, activation_names, cost)
+    p = found["p"]
     memory = {"m": p * ("M" in rule.memory), "v": p * ("V" in rule.memory)}
     more = {"n": n, "batch": batch, "steps": steps}
-    return {"architecture": architecture, "rule": rule, **architecture.contract_sizes, **memory, **more}
+    return {**found, "rule": rule, **memory, **more}
 
 
-def _layer(numbers):
-    if isinstance(numbers, int):
-        return Neurons(numbers)
-    return Windows(numbers[1]) if numbers[0] == "pool" else Filters(*numbers)
-
-
-SAME_3, SAME_5 = (1, 1, 1), (1, 2, 2)  # stride, before, after: filters that keep the image's size
-CROSS, BINARY = "categorical_cross_entropy", "binary_cross_entropy"
-POOL_2 = ("pool", 2)
+POOL_2 = [2]
 NETWORKS = (
     sizes((5,), (4, 3), "tanh softmax", CROSS, n=7, batch=3),
     sizes((1,), (1,), "sigmoid", n=1, batch=1),
@@ -162,8 +98,8 @@ NETWORKS = (
     sizes((1, 6, 7), ((3, 3, *SAME_3), POOL_2, 4), "tanh sigmoid", rule=ADAGRAD, n=4, batch=3),
     sizes((2, 8, 8), ((3, 5, *SAME_5), POOL_2, (4, 3), POOL_2, 6, 3), "relu tanh relu softmax", CROSS, ADAM, 5, 2),
     sizes((3, 7, 5), ((4, 2, 2, 1, 0), (5, 3, 1, 2, 0), 2), "tanh softplus tanh", rule=MOMENTUM, n=5, batch=4),
-    sizes((1, 9, 9), (POOL_2, ("pool", 3), 2), "sigmoid", n=3, batch=2),
-    sizes((1, 8, 9), ((2, 3), ("pool", 3), (3, 2), 3), "step identity tanh", "mae", n=2, batch=2),
+    sizes((1, 9, 9), (POOL_2, [3], 2), "sigmoid", n=3, batch=2),
+    sizes((1, 8, 9), ((2, 3), [3], (3, 2), 3), "step identity tanh", "mae", n=2, batch=2),
     sizes((16, 5, 5), ((33, 3, *SAME_3), 12, 4), "tanh sigmoid softmax", CROSS, OTHER_ADAM, n=6, batch=4),
 )  # fmt: skip
 

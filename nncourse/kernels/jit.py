@@ -24,8 +24,11 @@ NUMBERS = (bool, int, float, complex, str, tuple, type, np.generic)  # what comp
 
 
 def options() -> dict[str, Any]:
-    """The options of all `numba` kernels: sums may be reordered, for SIMD; NaN and infinity are respected."""
-    return {"error_model": "numpy", "fastmath": ["reassoc", "contract", "nsz", "arcp"]}
+    """The options of all `numba` kernels: sums may be reordered, for SIMD; NaN and infinity are respected.
+
+    Other threads of Python may run at the same time.
+    """
+    return {"error_model": "numpy", "fastmath": ["reassoc", "contract", "nsz", "arcp"], "nogil": True}
 
 
 def jit(function: Callable) -> Callable:

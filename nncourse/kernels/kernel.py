@@ -27,6 +27,9 @@ class Kernel:
     cuda: bool = field(default=False, kw_only=True)  # launches CUDA C; with NumPy arrays it runs on the CPU emulator
     otherwise: str = field(default="", kw_only=True)  # fallback: the kernel to use if this one does not fit
     optional: tuple[str, ...] = field(default=(), kw_only=True)  # arguments that may be None, which saves work
+    # prepare(some arguments, result, more of them) returns a function of the others that writes the result. It keeps
+    # its arrays from call to call: for an operation that every training step calls.
+    prepare: Callable[..., Callable[..., None]] | None = field(default=None, kw_only=True)
     whose: str = field(default="", kw_only=True)  # for titles of a student's kernel: "yours", or "yours, wrong"
     # Why it cannot be called on this machine, or "": for kernels that need more than their device and NumPy or CuPy.
     missing: Callable[[], str] = field(default=lambda: "", kw_only=True)

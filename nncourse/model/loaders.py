@@ -54,7 +54,9 @@ class HostSamples:
 
 def in_turn(X: Array | HostSamples, pieces: Iterable[Array]) -> Iterator[Array]:
     """X[piece] of each piece, for arrays and HostSamples."""
-    return X.in_turn(pieces) if isinstance(X, HostSamples) else (X[piece] for piece in pieces)
+    if isinstance(X, HostSamples):
+        return X.in_turn(pieces)
+    return (X[piece] if isinstance(piece, slice) else in_order(X, piece) for piece in pieces)
 
 
 def in_order(X: Array, order: Array) -> Array:

@@ -119,17 +119,11 @@ class Network(LayerSequence):
     @property
     def architecture(self) -> DenseArchitecture | ConvolutionalArchitecture:
         """The network without its parameters, for kernels of fused epochs. Raises CourseError for other networks."""
-        if self.is_dense:
-            return DenseArchitecture(self.sizes, self.activations, self.cost)
-        order = "".join(map(_letter, self.layers))
-        if len(self.input_shape) != 3 or not re.fullmatch("c*p?fd+", order):
+        found = self.chain.dense if self.is_dense else self.chain.convolutional if self.is_chain else None
+        if not found:
             wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
             raise CourseError(f"wanted {wanted}, for a fused epoch; got {self.in_words}")
-        filters = tuple(layer.filters for layer in self.layers if isinstance(layer, Convolution))
-        pool = next((layer.size for layer in self.layers if isinstance(layer, MaxPool)), 0)
-        neurons = tuple(layer.W.shape[0] for layer in self.layers if isinstance(layer, Dense))
-        names = tuple(filter(None, self.activations))
-        return ConvolutionalArchitecture(self.input_shape, filters, pool, neurons, names, self.cost)
+        return found
 
     @property
     def is_chain(self) -> bool:
@@ -138,7 +132,7 @@ class Network(LayerSequence):
 
     @property
     def chain(self) -> ChainArchitecture:
-        """The same for kernels of network_epoch, which know more networks. Raises CourseError for others."""
+        """The same for network_epoch and network_gradient, which know more networks. Raises CourseError for others."""
         if not self.is_chain:
             wanted = "convolutions, max-pools whose windows stand side by side and dense layers, the last one dense"
             raise CourseError(f"wanted {wanted}, for a fused epoch; got {self.in_words}")

@@ -25,12 +25,14 @@ from nncourse.model.data_parallel import (
     parts_of_epoch,
 )
 from nncourse.model.layers import StepPosition
-from nncourse.model.loaders import HostSamples, in_order, in_turn
+from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, cost_of, threads_for, training_step
 from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
-from nncourse.model.recorded_steps import RecordedEpoch
 
+GRADIENT, STEPS = "network_gradient", "steps"
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
+MOST_IN_CACHE = 1 << 19  # on a CPU: 2 MB, which are still in its cache when they are read
+LEAST_BATCHES = 16  # for which a fused kernel is worth its call
 FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
 
 TrainEpoch = Callable[[Array, float, StepPosition], None]  # train_epoch(order, rate, position)
@@ -50,9 +52,9 @@ class Epoch:
 class History:
     """What happened, epoch by epoch. `stopped` says in one line why training ended early, `interrupted` if by Ctrl-C.
 
-    `kernel` is the kernel that computed fused epochs, or "steps" for one call an operation, or "recorded_steps" where
-    these calls were recorded and replayed. `note` says why it was not the backend's own kernel, and why nothing was
-    recorded on a GPU. `threads` is how many of BLAS computed the last epoch's products on the CPU.
+    `kernel` is the kernel that computed fused epochs or whole gradients, or "steps" for one call an operation, or
+    "recorded_steps" where these calls were recorded and replayed. `note` says why it was not the backend's own kernel,
+    and why nothing was recorded on a GPU. `threads` is how many of BLAS computed the last epoch's products on the CPU.
     """
 
     epochs: list[Epoch] = field(default_factory=list)
@@ -102,7 +104,7 @@ def train(
     """Train `network` in place.
 
     X, Y: samples (n, …) and targets (n, n_out), float32, on the CPU. They are sent to the device at once, unless X are
-        HostSamples: then batch by batch, and training goes step by step.
+        HostSamples: then batch by batch, and no kernel computes fused epochs.
     epochs: number of passes over all samples.
     batch_size: rows of a step; the last of an epoch may have fewer.
     learning_rate, schedule: the rate of every epoch, or a function of the epoch's number, from 1 on.
@@ -163,6 +165,8 @@ def train(
             first = rate_of(epochs_done + 1)
             recorded = None
             if record and backend.device == "gpu" and not isinstance(X, HostSamples):
+                from nncourse.model.recorded_steps import RecordedEpoch
+
                 changes = schedule is not None
                 recorded = partial(RecordedEpoch, there, optimizer, backend, X, Y, first, seed, rate_changes=changes)
             if group.size == 1:
@@ -292,52 +296,77 @@ def _made_ready(
     names, reason = fused_epochs(network, optimizer)
     if isinstance(X, HostSamples):
         names, reason = [], "trained step by step, since the samples are sent batch by batch"
+    usable = [*names, GRADIENT] if network.is_chain else names
     for other in backend.asked:
-        if not other.endswith("_epoch"):
+        if not (other == GRADIENT or other.endswith("_epoch")):
             continue
         if other not in backend.epochs:  # "steps" was chosen
             names = []
-        elif other not in names:
+        elif other not in usable:
             asked = f"{other} ({backend.epochs[other].name})"
             kind = optimizer.describe()["kind"]
             raise CourseError(f"{asked} does not compute such a {kind} on {network}: leave it out")
         else:
             names = [other]
     first = slice(FIRST_BATCHES * batch_size)
-    kernels = [backend.epochs[name] for name in names if name in backend.epochs]
+    kernels = (backend.epochs[name] for name in names if name != GRADIENT and name in backend.epochs)
+    kernel = next(kernels, None)
     tried = network.with_flat_parameters(network.flat_parameters.copy())
     note = ""
-    while kernels:
-        kernel = kernels.pop(0)
+    while kernel:
         try:
-            _fused(kernel, tried, X[first], Y[first], batch_size, rate, copy.deepcopy(optimizer))
+            _fused(kernel, tried, batch_size, copy.deepcopy(optimizer), X[first], Y[first], rate)
         except DoesNotFitError as error:
             if kernel.operation.name in backend.asked:
                 raise
-            if other := kernel.operation.kernels.get(kernel.otherwise):
-                kernels.insert(0, other)
-            note = reason = f"trained {f'by {kernels[0].name}' if kernels else 'step by step'}: {error}"
+            kernel = kernel.operation.kernels.get(kernel.otherwise) or next(kernels, None)
+            note = reason = f"trained {f'by {kernel.name}' if kernel else 'step by step'}: {error}"
             continue
         history.note = note
         history.kernel = kernel.name
-        return lambda order, rate, position: _fused(
-            kernel, network, in_order(X, order), Y[order], batch_size, rate, optimizer
+        compute = partial(_fused, kernel, network, batch_size, optimizer)
+        return _reordered(
+            X, Y, batch_size, compute, MOST_IN_CACHE if backend.device == "cpu" else X.size, LEAST_BATCHES
         )
-    history.kernel = "steps"
-    history.note = reason if backend.epochs or isinstance(X, HostSamples) else ""
-    if recorded and (made := _made_recorded(history, recorded, parts_of_epoch(len(X), batch_size, ALONE))):
-        return made
-    training_step(tried, X[:batch_size], Y[:batch_size], rate, backend, copy.deepcopy(optimizer), StepPosition())
+    gradient = backend.epochs.get(GRADIENT) if GRADIENT in usable else None
+    make_step = _step_by_operations
+    if gradient:
+        try:
+            gradient.prepare(tried.flat_parameters, tried.flat_gradient, tried.chain)(X[:1], Y[:1])
+            make_step, history.kernel = partial(_step_by_gradient, gradient), gradient.name
+        except DoesNotFitError as error:
+            if GRADIENT in backend.asked:
+                raise
+            reason = f"trained step by step: {error}"
+    if not history.kernel:
+        history.kernel, history.note = STEPS, reason if backend.epochs or isinstance(X, HostSamples) else ""
+        if recorded and (made := _made_recorded(history, recorded, parts_of_epoch(len(X), batch_size, ALONE))):
+            return made
+    first = slice(batch_size)
+    make_step(tried, backend, copy.deepcopy(optimizer))(X[first], Y[first], rate, StepPosition())
+    compute = partial(_in_batches, make_step(network, backend, optimizer), batch_size)
+    return _reordered(X, Y, batch_size, compute, MOST_IN_CACHE if backend.device == "cpu" else MOST_COPIED)
+
+
+def _reordered(
+    X: Array | HostSamples,
+    Y: Array,
+    batch_size: int,
+    compute: Callable[[Array, Array, float, StepPosition], None],
+    most: int,
+    least: int = 1,
+) -> TrainEpoch:
+    """train_epoch(order, rate, position): `compute` gets some batches at a time, one after the other in memory.
+
+    most: numbers of X, but at least so many batches. Not all rows at once: the copy would be as large as X.
+    """
+    some = len(X) if X.size <= most else batch_size * max(least, most // (batch_size * prod(X.shape[1:])))
 
     def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
-        # Many rows are reordered at a time, so that each batch is a slice of them; not all rows, because the copy would
-        # be as large as X.
-        some = batch_size * max(1, MOST_COPIED // (batch_size * prod(X.shape[1:])))
-        starts = range(0, len(X), some)
+        starts = range(0, len(order), some)
         parts = [order[start : start + some] for start in starts]
         for start, rows, samples in zip(starts, parts, in_turn(X, parts), strict=True):
-            there = position._replace(first=start)
-            train_step_by_step(network, samples, Y[rows], batch_size, rate, backend, optimizer, there)
+            compute(samples, Y[rows], rate, position._replace(first=start))
 
     return train_epoch
 
@@ -361,7 +390,7 @@ def _made_ready_together(
         if name in backend.asked:
             alone = "computes fused epochs, which a process can only do alone"
             raise CourseError(f"{name} ({kernel.name}) {alone}; these are {group.size}: leave it out")
-    history.kernel = "steps"
+    history.kernel = STEPS
     history.note = f"trained step by step, since {group.size} processes add their gradients" if backend.epochs else ""
     parts = parts_of_epoch(len(X), batch_size, group, synchronise, shares)
     made = None
@@ -403,9 +432,16 @@ def _not_recorded(history: History, reason: str) -> None:
 
 
 def _fused(
-    kernel: Any, network: Network, X: Array, Y: Array, batch_size: int, rate: float, optimizer: Optimizer
+    kernel: Any,
+    network: Network,
+    batch_size: int,
+    optimizer: Optimizer,
+    X: Array,
+    Y: Array,
+    rate: float,
+    position: StepPosition | None = None,
 ) -> None:
-    """One epoch by one kernel; the optimizer counts its steps."""
+    """A step for each batch by one kernel; the optimizer counts them."""
     parameters = network.flat_parameters
     state = {name: remembered(optimizer.state, name, parameters) for name in optimizer.remembers}
     if kernel.operation.name == "network_epoch":
@@ -419,6 +455,29 @@ def _fused(
             more = optimizer.steps, optimizer.beta1, optimizer.beta2, optimizer.epsilon
         kernel(parameters, *state.values(), network.architecture, X, Y, batch_size, rate, *more)
     optimizer.steps += math.ceil(len(X) / batch_size)
+
+
+Step = Callable[[Array, Array, float, StepPosition | None], None]  # of samples, targets, the rate and the position
+
+
+def _step_by_gradient(kernel: Any, network: Network, backend: Calls, optimizer: Optimizer) -> Step:
+    """A step in two calls: the gradient by a kernel of network_gradient, and the optimizer's move."""
+    gradient = kernel.prepare(network.flat_parameters, network.flat_gradient, network.chain)
+
+    def step(X: Array, Y: Array, rate: float, position: StepPosition | None) -> None:
+        gradient(X, Y)
+        optimizer.step(network.flat_parameters, network.flat_gradient, rate, backend)
+
+    return step
+
+
+def _step_by_operations(network: Network, backend: Calls, optimizer: Optimizer) -> Step:
+    """A training step by one call for each operation."""
+
+    def step(X: Array, Y: Array, rate: float, position: StepPosition | None) -> None:
+        training_step(network, X, Y, rate, backend, optimizer, position)
+
+    return step
 
 
 def train_step_by_step(
@@ -435,10 +494,14 @@ def train_step_by_step(
 
     A network with dropout needs the position of the first row.
     """
+    _in_batches(_step_by_operations(network, backend, optimizer), batch_size, X, Y, rate, position)
+
+
+def _in_batches(step: Step, batch_size: int, X: Array, Y: Array, rate: float, position: StepPosition | None) -> None:
     for start in range(0, len(X), batch_size):
         rows = slice(start, start + batch_size)
         of_batch = StepPosition(position.seed, position.epoch, position.first + start) if position else None
-        training_step(network, X[rows], Y[rows], rate, backend, optimizer, of_batch)
+        step(X[rows], Y[rows], rate, of_batch)
 
 
 def refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray) -> None:

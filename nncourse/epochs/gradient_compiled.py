@@ -1,0 +1,207 @@
+"""The functions of gradient_cpu.py as loops that Numba compiles: one way through memory each, without branches."""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from nncourse.epochs import gradient_cpu
+from nncourse.epochs.dense import KNOWN
+from nncourse.epochs.gradient_cpu import Functions
+from nncourse.kernels import jit
+from nncourse.kernels.activations import ALPHA
+
+# Constants are written f32(1), because Numba's 1 and 0.5 would make a result 64 bits wide.
+
+f32 = np.float32
+IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX = range(len(KNOWN))
+
+
+def _exp(x):
+    """exp(x) = 2ⁿ exp(r) with |r| ≤ ln 2 / 2 and 7 terms of the series. math.exp() would prevent SIMD."""
+    x = min(max(x, f32(-87)), f32(87))
+    n = np.floor(x * f32(1.4426950408889634) + f32(0.5))
+    r = x - n * f32(0.6931471805599453)
+    series = f32(1)
+    for k in (6, 5, 4, 3, 2, 1):
+        series = f32(1) + r / f32(k) * series
+    power = np.int32((np.int32(n) + 127) << 23).view(np.float32)  # 2ⁿ: a float32 holds n + 127 in its bits from 23 on
+    return power * series
+
+
+def _sigmoid(z):
+    return f32(1) / (f32(1) + _exp(-z))
+
+
+def _activate(name, Z):
+    """A = σ(Z), in place."""
+    z = Z.reshape(-1)
+    if name == STEP:
+        for i in range(z.size):
+            z[i] = f32(1) if z[i] > f32(0) else f32(0)
+    elif name == SIGMOID:
+        for i in range(z.size):
+            z[i] = _sigmoid(z[i])
+    elif name == TANH:
+        for i in range(z.size):
+            z[i] = f32(2) * _sigmoid(f32(2) * z[i]) - f32(1)
+    elif name == RELU:
+        for i in range(z.size):
+            z[i] = max(z[i], f32(0))
+    elif name == LEAKY_RELU:
+        for i in range(z.size):
+            z[i] = max(z[i], f32(ALPHA) * z[i])
+    elif name == SOFTPLUS:
+        for i in range(z.size):
+            z[i] = max(z[i], f32(0)) + np.log1p(_exp(-abs(z[i])))
+    elif name == SOFTMAX:
+        for i in range(Z.shape[0]):
+            top, total = Z[i, 0], f32(0)
+            for j in range(Z.shape[1]):
+                top = max(top, Z[i, j])
+            for j in range(Z.shape[1]):
+                Z[i, j] = _exp(Z[i, j] - top)
+                total += Z[i, j]
+            for j in range(Z.shape[1]):
+                Z[i, j] /= total
+
+
+def _to_delta(name, D, A):
+    """D = dC/dA ⊙ σ'(Z), in place."""
+    d, a = D.reshape(-1), A.reshape(-1)
+    if name == STEP:
+        d.fill(f32(0))
+    elif name == SIGMOID:
+        for i in range(d.size):
+            d[i] *= a[i] * (f32(1) - a[i])
+    elif name == TANH:
+        for i in range(d.size):
+            d[i] *= f32(1) - a[i] * a[i]
+    elif name in (RELU, LEAKY_RELU):
+        left = f32(ALPHA) if name == LEAKY_RELU else f32(0)
+        for i in range(d.size):
+            d[i] *= f32(1) if a[i] > f32(0) else left
+    elif name == SOFTPLUS:
+        for i in range(d.size):
+            d[i] *= f32(1) - _exp(-a[i])
+    elif name == SOFTMAX:
+        for i in range(D.shape[0]):
+            mean = f32(0)
+            for j in range(D.shape[1]):
+                mean += D[i, j] * A[i, j]
+            for j in range(D.shape[1]):
+                D[i, j] = A[i, j] * (D[i, j] - mean)
+
+
+def _activate_rows(name, Z, b):
+    """Each row while it is in the cache: a bias, then the activation."""
+    for j in range(Z.shape[0]):
+        for i in range(Z.shape[1]):
+            Z[j, i] += b[j, 0]
+        _activate(name, Z[j : j + 1])
+
+
+def _finish(name, Z, b, size, A, before, places, y_at, x_at):
+    """No processor can predict which pixel is the largest, so comparisons select one of two values."""
+    channels, height, width, batch = Z.shape
+    across, left = width // size, before + x_at
+    z_rows, a_rows = Z.reshape((channels, height, width * batch)), A.reshape((channels, A.shape[1], -1))
+    first, count = left * batch, across * batch
+    for c in range(channels):
+        for y in range(height // size):
+            row = before + y_at + y
+            if size == 1:
+                for q in range(count):
+                    a_rows[c, row, first + q] = z_rows[c, y, q]
+            else:
+                for x in range(across):
+                    for s in range(batch):
+                        A[c, row, left + x, s] = Z[c, y * size, x * size, s]
+                        places[c, y_at + y, x_at + x, s] = 0
+                    for place in range(1, size * size):
+                        i, j = y * size + place // size, x * size + place % size
+                        for s in range(batch):
+                            z, largest = Z[c, i, j, s], A[c, row, left + x, s]
+                            at = places[c, y_at + y, x_at + x, s]
+                            A[c, row, left + x, s] = z if z > largest else largest
+                            places[c, y_at + y, x_at + x, s] = place if z > largest else at
+            for q in range(first, first + count):
+                a_rows[c, row, q] += b[c]
+            _activate(name, A[c, row, left : left + across])
+
+
+def _deltas(name, G, A, before, places, size, Z, y_at, x_at):
+    channels, height, width, batch = Z.shape
+    across, left = width // size, before + x_at
+    z_rows, g_rows = Z.reshape((channels, height, width * batch)), G.reshape((channels, G.shape[1], -1))
+    first, count = left * batch, across * batch
+    for c in range(channels):
+        for y in range(height // size):
+            row = before + y_at + y
+            _to_delta(name, G[c, row, left : left + across], A[c, row, left : left + across])
+            if size == 1:
+                for q in range(count):
+                    z_rows[c, y, q] = g_rows[c, row, first + q]
+                continue
+            for i in range(size):
+                for x in range(width):
+                    place = i * size + x % size
+                    for s in range(batch):
+                        here = places[c, y_at + y, x_at + x // size, s] == place
+                        Z[c, y * size + i, x, s] = G[c, row, left + x // size, s] if here else f32(0)
+
+
+def _add(C, stride, G, y_at, x_at):
+    """With a stride of 1 the pixels of a row lie one behind the other in both arrays."""
+    channels, k, _, height, width, batch = C.shape
+    c_rows, g_rows = C.reshape((channels, k, k, height, width * batch)), G.reshape((channels, G.shape[1], -1))
+    for c in range(channels):
+        for y in range(height):
+            for i in range(k):
+                row = y_at + y * stride + i
+                for j in range(k):
+                    first = (x_at + j) * batch
+                    if stride == 1:
+                        for q in range(width * batch):
+                            g_rows[c, row, first + q] += c_rows[c, i, j, y, q]
+                    else:
+                        for x in range(width):
+                            for s in range(batch):
+                                G[c, row, x_at + x * stride + j, s] += C[c, i, j, y, x, s]
+
+
+FUNCTIONS = _exp, _sigmoid, _activate, _to_delta, _activate_rows, _finish, _deltas, _add
+
+
+@functools.cache
+def compiled() -> dict[str, Callable]:
+    """The compiled functions by name."""
+    return jit.all_compiled_together(*FUNCTIONS)
+
+
+@functools.cache
+def by_loops() -> Functions:
+    """The functions, compiled at their first call. Softmax, which is for few outputs, is NumPy's."""
+    names = "_activate_rows", "_to_delta", "_finish", "_deltas", "_add"
+    activate_rows, delta, finish, deltas, add = (compiled()[name] for name in names)
+
+    def activate(name, Z, b):
+        if name == "softmax":
+            gradient_cpu.activate(name, Z, b)
+        else:
+            activate_rows(KNOWN.index(name), Z, b)
+
+    def to_delta(name, D, A):
+        if name == "softmax":
+            gradient_cpu.to_delta(name, D, A)
+        elif name != "identity":
+            delta(KNOWN.index(name), D, A)
+
+    return Functions(
+        activate,
+        to_delta,
+        lambda name, *rest: finish(KNOWN.index(name), *rest),
+        lambda name, *rest: deltas(KNOWN.index(name), *rest),
+        add,
+        block=1 << 16,  # 256 KB
+    )

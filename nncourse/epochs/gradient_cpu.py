@@ -1,0 +1,466 @@
+"""network_gradient on the CPU: preallocated arrays, and a product of matrices for each layer, by NumPy's BLAS.
+
+The samples of a batch come last in all arrays: (neurons, batch), or (channels, height, width, batch) for images. So a
+dense layer is W A, and images are flattened without being copied.
+
+A convolution is W C, where C has a row for each weight of a filter: the pixels that it meets. With the samples last
+these are long runs of numbers, which are copied fast. C is k² times as large as the images, so it is made for a few
+rows of pixels at a time: such a block stays in the cache until it has been multiplied, and the product until a max-pool
+has read it. The way back makes each block again, which takes less time than to fetch it from memory.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from nncourse import threads
+from nncourse.architecture import ChainArchitecture, Filters, Neurons, Windows
+from nncourse.epochs.dense import CROSS_ENTROPIES, refuse_not_known
+from nncourse.epochs.gradient import network_gradient
+from nncourse.kernels.activations import ALPHA
+
+BUFFER = 1024  # numbers; into its usual buffer NumPy copies the runs of a view that are shorter, which takes longer
+FEWEST, PER_PART = 16, 4e7  # samples and FLOPs of a part that is worth a thread
+LEAST = 256  # pixels of all samples in a block; products with fewer columns are slow
+LINE = 64
+MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
+
+
+@dataclass(frozen=True)
+class Functions:
+    """What is computed number by number: by NumPy below, by Numba in gradient_compiled.py. `name` is an activation's.
+
+    activate: activate(name, Z, b): Z ← σ(Z + b), for Z (neurons, batch) and b (neurons, 1).
+    to_delta: to_delta(name, D, A): D ← D ⊙ σ'(Z).
+    finish: finish(name, Z, b, size, A, before, places, y, x): the largest number of each window of the block Z goes to
+        A as σ(Z + b), from row before + y and column before + x on, and its place in the window to `places`.
+    deltas: deltas(name, G, A, before, places, size, Z, y, x): its way back, from G = dC/dA to the block Z; G may be
+        overwritten.
+    add: add(C, stride, G, y, x): each number of C, which is arranged as in a Block, is added to the pixel of G that it
+        belongs to, from row y and column x on.
+    block: how many numbers of C are in a block.
+    """
+
+    activate: Callable
+    to_delta: Callable
+    finish: Callable
+    deltas: Callable
+    add: Callable
+    block: int
+
+
+def zeros(shape: tuple[int, ...], kind: Any = np.float32) -> np.ndarray:
+    """Zeros that begin at a multiple of 64 bytes, as cache lines do: else SIMD instructions touch two lines each."""
+    count = prod(shape) * np.dtype(kind).itemsize
+    memory = np.zeros(count + LINE, np.uint8)
+    first = -memory.ctypes.data % LINE
+    return memory[first : first + count].view(kind).reshape(shape)
+
+
+class Map:
+    """What is between two layers: activations A and G = dC/dA, for images with zeros around that the layer above needs.
+
+    Images are (channels, height, width, batch), and other samples (numbers, batch). Only without zeros around can the
+    images be read as numbers.
+    """
+
+    def __init__(self, shape: tuple[int, ...], batch: int, before: int = 0, after: int = 0) -> None:
+        self.shape, self.before = (*shape, batch), before
+        around = (shape[0], *(side + before + after for side in shape[1:]), batch)
+        self.A, self.G = zeros(around), zeros(around)
+
+    def inside(self, array):
+        """An array like A without the zeros around."""
+        return array[(slice(None), *(slice(self.before, self.before + side) for side in self.shape[1:-1]))]
+
+
+class Stage(Protocol):
+    """A layer for batches of one size. It is made with the maps below and above."""
+
+    def forward(self) -> None:
+        """Compute A above from A below."""
+
+    def backward(self, further: bool) -> None:
+        """Write dW and db from G above, which is overwritten, and G below if the way goes further."""
+
+
+class Dense:
+    def __init__(
+        self, below: Map, above: Map, weights, gradients, names: tuple[str, str], functions: Functions
+    ) -> None:
+        (self.W, b), (self.dW, self.db) = weights, gradients
+        self.b, self.below, self.above, self.functions = b[:, None], below, above, functions
+        self.activation, self.slope = names
+        self.ones = np.ones(above.shape[-1], np.float32)
+
+    def forward(self):
+        self.A_below = self.below.A.reshape(self.W.shape[1], -1)
+        np.matmul(self.W, self.A_below, out=self.above.A)
+        self.functions.activate(self.activation, self.above.A, self.b)
+
+    def backward(self, further):
+        D = self.above.G
+        self.functions.to_delta(self.slope, D, self.above.A)
+        product = np.multiply if len(self.ones) == 1 else np.matmul  # BLAS is slow with a column times a row
+        product(D, self.A_below.T, out=self.dW)
+        np.matmul(D, self.ones, out=self.db)
+        if further:
+            np.matmul(self.W.T, D, out=self.below.G.reshape(self.A_below.shape))
+
+
+class Block(NamedTuple):
+    """Some windows of `size` × `size` pixels of a convolution's result, from row y and column x of the windows on.
+
+    seen: what the filters see there, (channels, k, k, height, width, batch), a view of the image.
+    C, columns: the array for a copy of it, and the same as a matrix.
+    Z, sums: the array for the result, (filters, height, width, batch), and the same as a matrix.
+    """
+
+    y: int
+    x: int
+    seen: Any
+    C: Any
+    columns: Any
+    Z: Any
+    sums: Any
+
+
+def blocks(image, filters: Filters, windows: tuple[int, int], size: int, numbers: int) -> Iterator[Block]:
+    """The blocks, with about so many numbers of C, for an image that is padded already. They share the arrays C, Z."""
+    (channels, *_, batch), count, k, stride = image.shape, filters.count, filters.k, filters.stride
+    seen = np.lib.stride_tricks.sliding_window_view(image, (k, k), (1, 2))[:, ::stride, ::stride]
+    seen = seen.transpose(0, 4, 5, 1, 2, 3)
+    at_once = max(1, max(LEAST, numbers // (channels * k * k)) // (size * size * batch))  # windows
+    rows, columns = evenly(windows[0], at_once // windows[1]), evenly(windows[1], at_once)
+    most = max(map(_length, rows)) * max(map(_length, columns)) * size * size * batch
+    seen_there, made_there = zeros((channels * k * k * most,)), zeros((count * most,))
+    for row in rows:
+        for column in columns:
+            down, across = (slice(part.start * size, part.stop * size) for part in (row, column))
+            here = seen[:, :, :, down, across]
+            C = seen_there[: here.size].reshape(here.shape)
+            Z = made_there[: count * prod(here.shape[3:])].reshape(count, *here.shape[3:])
+            yield Block(row.start, column.start, here, C, C.reshape(channels * k * k, -1), Z, Z.reshape(count, -1))
+
+
+def evenly(n: int, most: int) -> list[slice]:
+    """Parts of n, as few and as equal as possible with at most `most` in each, but at least 1."""
+    count = ceil(n / max(1, most))
+    return [slice(n * part // count, n * (part + 1) // count) for part in range(count)]
+
+
+def _length(part: slice) -> int:
+    return part.stop - part.start
+
+
+class Convolution:
+    """Filters, and the max-pool above them: windows of `size` × `size` pixels, of 1 × 1 if there is no pool."""
+
+    def __init__(
+        self, below: Map, above: Map, weights, gradients, name: str, filters: Filters, size: int, functions: Functions
+    ) -> None:
+        (W, self.b), (dW, self.db) = weights, gradients
+        self.W, self.dW = W.reshape(len(W), -1), dW.reshape(len(W), -1)
+        self.below, self.above, self.name, self.size, self.functions = below, above, name, size, functions
+        self.places = places_for(above.shape, size)
+        self.blocks, self.stride = [*blocks(below.A, filters, above.shape[1:3], size, functions.block)], filters.stride
+        self.ones = np.ones(max(block.sums.shape[1] for block in self.blocks), np.float32)
+        self.dW_part, self.db_part = zeros(self.W.T.shape), np.empty_like(self.db)
+
+    def forward(self):
+        A, before = self.above.A, self.above.before
+        for block in self.blocks:
+            np.copyto(block.C, block.seen)
+            np.matmul(self.W, block.columns, out=block.sums)
+            # Activations are monotonic, so the largest number of a window may be found before.
+            self.functions.finish(self.name, block.Z, self.b, self.size, A, before, self.places, block.y, block.x)
+
+    def backward(self, further):
+        A, G, before = self.above.A, self.above.G, self.above.before
+        self.dW.fill(0)
+        self.db.fill(0)
+        if further:
+            self.below.G.fill(0)
+        for block in self.blocks:
+            self.functions.deltas(self.name, G, A, before, self.places, self.size, block.Z, block.y, block.x)
+            np.copyto(block.C, block.seen)
+            self.dW += np.matmul(block.columns, block.sums.T, out=self.dW_part).T
+            self.db += np.matmul(block.sums, self.ones[: block.sums.shape[1]], out=self.db_part)
+            if further:
+                np.matmul(self.W.T, block.sums, out=block.columns)
+                y, x = (at * self.size * self.stride for at in (block.y, block.x))
+                self.functions.add(block.C, self.stride, self.below.G, y, x)
+
+
+def places_for(shape: tuple[int, ...], size: int):
+    """An array for numbers of pixels in a window; one that nobody needs if all windows are pixels."""
+    return zeros(shape if size > 1 else (1,) * len(shape), np.min_scalar_type(size * size - 1))
+
+
+class Pool:
+    """A max-pool that is not right above a convolution. All windows are one block."""
+
+    def __init__(self, below: Map, above: Map, size: int, functions: Functions) -> None:
+        channels, down, across, batch = above.shape
+        self.below, self.above, self.size, self.functions = below, above, size, functions
+        self.Z, self.b = zeros((channels, down * size, across * size, batch)), zeros((channels,))
+        self.places = places_for(above.shape, size)
+        self.used = slice(None), slice(down * size), slice(across * size)
+
+    def forward(self):
+        np.copyto(self.Z, self.below.inside(self.below.A)[self.used])
+        above = self.above
+        self.functions.finish("identity", self.Z, self.b, self.size, above.A, above.before, self.places, 0, 0)
+
+    def backward(self, further):
+        above = self.above
+        if further:
+            self.functions.deltas("identity", above.G, above.A, above.before, self.places, self.size, self.Z, 0, 0)
+            self.below.inside(self.below.G)[self.used] = self.Z
+
+
+def stages_of(
+    weights, gradients, architecture: ChainArchitecture, batch: int, functions: Functions
+) -> tuple[list[Stage], list[Map]]:
+    """The stages for a batch of this size, and the maps between them; `weights` and `gradients` are pairs (W, b)."""
+    refuse_not_known(architecture.names)
+    parts = zip(weights, gradients, architecture.names, strict=True)
+    layers = _with_pools(architecture.layers)
+    shapes = [architecture.shape]
+    for layer, size in layers:
+        channels, *sides = layer.shape_after(shapes[-1])
+        shapes.append((channels, *(side // size for side in sides)))
+    around = [(layer.before, layer.after) if isinstance(layer, Filters) else (0, 0) for layer, _ in layers]
+    maps = [Map(shape, batch, *sides) for shape, sides in zip(shapes, [*around, (0, 0)], strict=True)]
+    stages: list[Stage] = []
+    for number, (layer, size) in enumerate(layers):
+        below, above = maps[number], maps[number + 1]
+        if isinstance(layer, Windows):
+            stages.append(Pool(below, above, layer.size, functions))
+            continue
+        pair, derivative, name = next(parts)
+        if isinstance(layer, Filters):
+            stages.append(Convolution(below, above, pair, derivative, name, layer, size, functions))
+        else:
+            is_delta = number == len(layers) - 1 and architecture.cost in CROSS_ENTROPIES  # A − Y is the delta itself
+            names = name, "identity" if is_delta else name
+            stages.append(Dense(below, above, pair, derivative, names, functions))
+    return stages, maps
+
+
+def _with_pools(layers: tuple[Filters | Windows | Neurons, ...]) -> list[tuple[Filters | Windows | Neurons, int]]:
+    """Each layer with the size of the max-pool right above it, which filters take over; 1 for all others."""
+    found: list[tuple[Filters | Windows | Neurons, int]] = []
+    for layer in layers:
+        if isinstance(layer, Windows) and found and isinstance(found[-1][0], Filters) and found[-1][1] == 1:
+            found[-1] = found[-1][0], layer.size
+        else:
+            found.append((layer, 1))
+    return found
+
+
+def there_and_back(stages: list[Stage], above: Map, cost: str, step: float, further: bool = False) -> Callable:
+    """A function of Y that computes all stages' gradients, each times `step`, from A of the lowest map."""
+    mae, step = cost == "mae", np.array(step, np.float32)
+
+    def gradient(Y):
+        for stage in stages:
+            stage.forward()
+        G = np.subtract(above.A, Y.T, out=above.G)
+        if mae:
+            np.sign(G, out=G)
+        G *= step
+        for number in range(len(stages) - 1, -1, -1):
+            stages[number].backward(number > 0 or further)
+
+    return gradient
+
+
+def gradient_function(
+    parameters, gradients, architecture: ChainArchitecture, batch: int, step: float, functions: Functions
+) -> Callable:
+    """A function of X and Y that writes the sums of all samples' gradients, times `step`, for batches of this size."""
+    pairs = architecture.views(parameters), architecture.views(gradients)
+    stages, maps = stages_of(*pairs, architecture, batch, functions)
+    compute = there_and_back(stages, maps[-1], architecture.cost, step)
+    inputs, is_dense = maps[0], isinstance(stages[0], Dense)
+
+    def gradient(X, Y):
+        samples = X.reshape(batch, -1).T
+        if is_dense:
+            inputs.A = samples  # a product takes a matrix that is turned as it is
+            compute(Y)
+            return
+        inputs.inside(inputs.A)[...] = samples.reshape(inputs.shape)
+        before = np.setbufsize(BUFFER)
+        try:
+            compute(Y)
+        finally:
+            np.setbufsize(before)
+
+    return gradient
+
+
+def mean_gradient(gradients, architecture: ChainArchitecture, make: Callable) -> Callable:
+    """A function of X and Y, of any number of rows, that writes their mean gradient.
+
+    make: make(gradients, batch, step) is the gradient_function() for that many rows. A batch whose arrays would take
+        too much memory is divided; with filters, so that several threads can compute it, too.
+    """
+    most = max(1, MOST_NUMBERS // (6 * sum(map(prod, architecture.maps))))
+
+    @functools.cache
+    def parts_of(rows: int, step: float, alone: bool) -> list[tuple[slice, Callable, Any]]:
+        """The rows of each part, its gradient function, and the vector that this writes."""
+        parts = evenly(rows, ceil(rows / parts_that_pay(architecture, rows)))
+        vectors = [gradients if alone and not part.start else np.empty_like(gradients) for part in parts]
+        return [(part, make(vector, _length(part), step), vector) for part, vector in zip(parts, vectors, strict=True)]
+
+    def gradient(X, Y):
+        together_in_memory = evenly(len(X), most)
+        alone = len(together_in_memory) == 1
+        total = gradients if alone else np.zeros_like(gradients)
+        for some in together_in_memory:
+            parts = parts_of(_length(some), 1 / len(X), alone)
+            x, y = X[some], Y[some]
+            threads.together([functools.partial(compute, x[part], y[part]) for part, compute, _ in parts])
+            for _, _, vector in parts[alone:]:
+                total += vector
+        if not alone:
+            gradients[...] = total
+
+    return gradient
+
+
+def parts_that_pay(architecture: ChainArchitecture, rows: int) -> int:
+    """How many threads may compute a part of so many rows each. In a dense network BLAS shares out its products."""
+    if not any(isinstance(layer, Filters) for layer in architecture.layers):
+        return 1
+    work = architecture.flops_a_sample * rows
+    return max(1, min(threads.at_most(), rows // FEWEST, int(work / PER_PART)))
+
+
+# ---- the functions by NumPy
+#
+# On small arrays NumPy is twice as slow with a Python number as with an array of zero axes.
+
+ZERO, HALF, ONE, SMALL = (np.array(number, np.float32) for number in (0, 0.5, 1, ALPHA))
+
+
+def sigmoid(Z, S):
+    Z *= HALF
+    np.tanh(Z, out=Z)
+    Z *= HALF
+    Z += HALF
+
+
+def softmax(Z, S):
+    Z -= Z.max(axis=0)
+    np.exp(Z, out=Z)
+    Z /= Z.sum(axis=0)
+
+
+def softmax_slope(D, A, S):
+    """Its delta is (D − Σ D ⊙ A) ⊙ A."""
+    D -= np.multiply(D, A, out=S).sum(axis=0)
+    return A
+
+
+# For each activation, two functions: Z to A in place; and the slopes σ'(Z) from A, by which dC/dA is multiplied to give
+# the delta dC/dZ. S is scratch space.
+ARRAYS = {
+    "identity": (lambda Z, S: Z, lambda D, A, S: ONE),
+    "step": (lambda Z, S: np.heaviside(Z, ZERO, out=Z), lambda D, A, S: ZERO),
+    "sigmoid": (sigmoid, lambda D, A, S: np.multiply(np.subtract(ONE, A, out=S), A, out=S)),
+    "tanh": (lambda Z, S: np.tanh(Z, out=Z), lambda D, A, S: np.subtract(ONE, np.multiply(A, A, out=S), out=S)),
+    "relu": (lambda Z, S: np.maximum(Z, ZERO, out=Z), lambda D, A, S: A > ZERO),
+    "leaky_relu": (
+        lambda Z, S: np.maximum(Z, np.multiply(Z, SMALL, out=S), out=Z),
+        lambda D, A, S: np.maximum(A > ZERO, SMALL, out=S),
+    ),
+    "softplus": (
+        lambda Z, S: np.logaddexp(Z, ZERO, out=Z),
+        lambda D, A, S: np.subtract(ONE, np.exp(np.negative(A, out=S), out=S), out=S),
+    ),
+    "softmax": (softmax, softmax_slope),
+}
+
+
+def activate(name, Z, b):
+    Z += b
+    ARRAYS[name][0](Z, np.empty_like(Z))
+
+
+def to_delta(name, D, A):
+    if name != "identity":
+        np.multiply(D, ARRAYS[name][1](D, A, np.empty_like(D)), out=D)
+
+
+def finish(name, Z, b, size, A, before, places, y, x):
+    """Pixel after pixel of all windows at once: where it is larger than those before, it takes their place."""
+    largest = Z
+    if size > 1:
+        largest = Z[:, ::size, ::size].copy()
+        place, taken = np.zeros(largest.shape, places.dtype), np.empty(largest.shape, bool)
+        for number in range(1, size * size):
+            pixel = Z[:, number // size :: size, number % size :: size]
+            np.greater(pixel, largest, out=taken)
+            np.maximum(largest, pixel, out=largest)
+            np.maximum(place, np.multiply(taken, number, dtype=place.dtype), out=place)  # numbers increase
+        places[_part(largest, y, x)] = place
+    activate(name, largest, b[:, None, None, None])
+    A[_part(largest, before + y, before + x)] = largest
+
+
+def deltas(name, G, A, before, places, size, Z, y, x):
+    windows = Z[:, ::size, ::size]
+    there = _part(windows, before + y, before + x)
+    D = Z if size == 1 else np.empty_like(windows, order="C")
+    np.copyto(D, G[there])
+    to_delta(name, D, A[there])
+    if size == 1:
+        return
+    place, chosen = places[_part(windows, y, x)].copy(), np.empty(D.shape, bool)
+    for number in range(size * size):
+        np.equal(place, number, out=chosen)
+        np.multiply(D, chosen, out=Z[:, number // size :: size, number % size :: size])
+
+
+def _part(block, y: int, x: int) -> tuple[slice, ...]:
+    """Where a block is in a map, from row y and column x on."""
+    return slice(None), slice(y, y + block.shape[1]), slice(x, x + block.shape[2])
+
+
+def add(C, stride, G, y, x):
+    _, k, _, height, width, _ = C.shape
+    for i in range(k):
+        rows = slice(y + i, y + i + (height - 1) * stride + 1, stride)
+        for j in range(k):
+            pixels = G[:, rows, x + j : x + j + (width - 1) * stride + 1 : stride]
+            pixels += C[:, i, j]
+
+
+BY_ARRAYS = Functions(activate, to_delta, finish, deltas, add, block=5 << 16)  # 1.3 MB, for few calls
+
+
+# ---- the kernel
+
+
+def prepare(parameters, gradients, architecture: ChainArchitecture) -> Callable:
+    """A function of X and Y that writes their mean gradient, with NumPy."""
+    return mean_gradient(
+        gradients,
+        architecture,
+        lambda vector, batch, step: gradient_function(parameters, vector, architecture, batch, step, BY_ARRAYS),
+    )
+
+
+@network_gradient.kernel("numpy", device="cpu", prepare=prepare)
+def array(parameters, architecture, X, Y):
+    gradients = np.empty_like(parameters)
+    prepare(parameters, gradients, architecture)(X, Y)
+    return gradients

@@ -1,0 +1,67 @@
+"""network_gradient with Numba, and by it the fused epochs of convolutional networks: what is fastest for a network.
+
+Small dense networks, and batches of few samples, are computed by the loops of dense_cpu.py. Below a large max-pool most
+pixels have no delta, which the loops of convolutional_loops.py make use of. All other networks are computed by products
+of matrices, with compiled loops in between: gradient_compiled.py.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from nncourse.architecture import ChainArchitecture, ConvolutionalArchitecture, DenseArchitecture
+from nncourse.epochs import convolutional_loops, gradient_cpu
+from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from nncourse.epochs.convolutional_cpu import adam_epoch, sgd_epoch
+from nncourse.epochs.dense_cpu import compiled_steps, described, is_small
+from nncourse.epochs.gradient import network_gradient
+from nncourse.epochs.gradient_compiled import by_loops
+from nncourse.epochs.gradient_cpu import mean_gradient
+
+FEW = 8  # samples, with which products are slow
+
+
+def prepare(parameters, gradients, architecture: ChainArchitecture) -> Callable:
+    """A function of X and Y that writes their mean gradient."""
+
+    def make(vector, batch: int, step: float) -> Callable:
+        dense, images = architecture.dense, architecture.convolutional
+        if dense and is_small(dense, batch):
+            return _by_dense_loops(parameters, vector, dense, step)
+        if images and has_few_deltas(images, batch):
+            return convolutional_loops.gradient_function(parameters, vector, images, batch, step)
+        return gradient_cpu.gradient_function(parameters, vector, architecture, batch, step, by_loops())
+
+    return mean_gradient(gradients, architecture, make)
+
+
+def _by_dense_loops(parameters, gradients, architecture: DenseArchitecture, step: float) -> Callable:
+    numbers, step = described(architecture), np.float32(-step)
+
+    def gradient(X, Y):
+        gradients.fill(0)
+        compiled_steps(parameters, gradients, *numbers, X.reshape(len(X), -1), Y, len(X), step)
+
+    return gradient
+
+
+def has_few_deltas(architecture: ConvolutionalArchitecture, batch: int) -> bool:
+    """Whether so few pixels of the last convolution have a delta that loops over these are faster than a product."""
+    return architecture.pool > 2 or (architecture.pool == 2 and batch <= FEW)
+
+
+@network_gradient.kernel("numba", device="cpu", prepare=prepare)
+def loops(parameters, architecture, X, Y):
+    gradients = np.empty_like(parameters)
+    prepare(parameters, gradients, architecture)(X, Y)
+    return gradients
+
+
+@convolutional_sgd_epoch.kernel("numba", device="cpu")
+def sgd(parameters, architecture, X, Y, batch, rate):
+    return sgd_epoch("numba", prepare, parameters, architecture, X, Y, batch, rate)
+
+
+@convolutional_adam_epoch.kernel("numba", device="cpu")
+def adam(parameters, M, V, architecture, X, Y, batch, *numbers):
+    return adam_epoch("numba", prepare, parameters, M, V, architecture, X, Y, batch, *numbers)
