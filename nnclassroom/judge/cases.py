@@ -8,8 +8,8 @@ First stage: small sizes and edge values, so that a fault is shown on simple dat
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's
   `edge_cases` names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size;
   "infinite", one +∞ or −∞ in one argument; "special", values at which activations often fail, all of them in each
-  array, and infinities; "ties", few different numbers, zeros of both signs, numbers that differ in the last bit, and the
-  lowest; "nan", one argument with some or mostly NaN, or mostly −∞; "one of zeros", each argument in turn.
+  array, and infinities; "ties", few different numbers, zeros of both signs, numbers that differ in the last bit, and
+  the lowest; "nan", one argument with some or mostly NaN, or mostly −∞; "one of zeros", each argument in turn.
 * Zeros, infinities and NaN come once more where a block of threads does not hold all elements: some of them are a
   thread's second, or belong to a later block.
 * Scalars are positive, negative, zero and above 1.
