@@ -197,7 +197,6 @@ KERNELS = [
 
 
 NOT_FINITE = {  # wrong with NaN and infinities alone, which is said and does not count
-    "starts at a number that is only small",
     "starts at the smallest float",
     "NaN is passed over",
     "NaN only where it comes first",

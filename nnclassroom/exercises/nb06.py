@@ -214,7 +214,7 @@ def _rates(rng, shape, sizes):
 KINDS = ["falls", "flat", "falls", "rises", "inf", "nan", "falls at first", "saturates"]
 OF_TURN = {  # of five: instead of these
     2: ["wavers", "flat"],
-    3: ["hardly rises", "hardly falls"],
+    3: ["creeps", "slips"],
     4: ["flat", "nan", "rises", "comes back", "falls at first"],  # none falls
 }
 
@@ -222,8 +222,8 @@ OF_TURN = {  # of five: instead of these
 def _first_costs(rng, shape, sizes):
     """The cost before training in the first column, then the cost after each epoch: falling, flat, rising, ∞ or NaN.
 
-    "wavers" ends below its start but rises in the last epoch; "comes back" ends above its start but falls in it. What
-    becomes ∞ or NaN falls before, up to the last epoch where none falls.
+    "wavers" ends below its start but rises in the last epoch; "comes back" ends above its start but falls in it;
+    "creeps" and "slips" end above and below it by one rounding. What becomes ∞ or NaN falls before.
     """
     n, columns = shape
     costs = np.full(shape, rng.uniform(0.1, 0.7))
@@ -249,9 +249,9 @@ def _first_costs(rng, shape, sizes):
         elif kind in ("inf", "nan") and columns > 1:
             row *= 0.9**t
             row[columns - 1 if turn == 4 else int(rng.integers(1, columns)) :] = float(kind)
-        elif kind.startswith("hardly"):
+        elif kind in ("creeps", "slips"):
             row[:] = np.float32(row[0])
-            row[-1] += np.spacing(np.float32(row[0])) * (1 if kind == "hardly rises" else -1)
+            row[-1] += np.spacing(np.float32(row[0])) * (1 if kind == "creeps" else -1)
     return costs.astype(np.float32)
 
 

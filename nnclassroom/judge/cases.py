@@ -8,8 +8,8 @@ First stage: small sizes and edge values, so that a fault is shown on simple dat
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's
   `edge_cases` names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size;
   "infinite", one +∞ or −∞ in one argument; "special", values at which activations often fail, all of them in each
-  array, and infinities; "ties", few different numbers, zeros of both signs, and numbers that differ in the last bit;
-  "nan", one argument with some or mostly NaN, or mostly −∞; "one of zeros", each argument in turn.
+  array, and infinities; "ties", few different numbers, zeros of both signs, numbers that differ in the last bit, and
+  the lowest; "nan", one argument with some or mostly NaN, or mostly −∞; "one of zeros", each argument in turn.
 * Zeros, infinities and NaN come once more where a block of threads does not hold all elements: some of them are a
   thread's second, or belong to a later block.
 * Scalars are positive, negative, zero and above 1.
@@ -43,7 +43,7 @@ KINDS = {
     + ("large", "large and negative", "rows of different size"),
     "infinite": ("infinite", "minus infinite") * 3,
     "special": ("special", "special", "alone", "minus alone", "infinite", "minus infinite"),
-    "ties": ("few different", "zeros of both signs", "hardly different"),
+    "ties": ("few different", "zeros of both signs", "hardly different", "lowest"),
     "nan": ("some NaN", "mostly NaN", "mostly minus infinite"),
     "one of zeros": ("one of zeros",) * 6,
 }
@@ -70,7 +70,8 @@ VALUES = {  # the words for each kind
     "minus alone": "a value of −∞ alone",
     "few different": "few different values",
     "zeros of both signs": "zeros of both signs",
-    "hardly different": "large negative values that hardly differ",
+    "hardly different": "hardly different values",
+    "lowest": "values near −3e38",
     "some NaN": "some NaN",
     "mostly NaN": "mostly NaN",
     "mostly minus infinite": "mostly −∞",
@@ -380,7 +381,9 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "zeros of both signs":
             values = rng.choice([-1, -0.0, 0.0], shape)
         case "hardly different":
-            values = -3e38 * (1 + rng.integers(0, 4, shape) * EPS)  # near the lowest number that there is
+            values = 1 + rng.integers(0, 4, shape) * EPS
+        case "lowest":
+            values = rng.uniform(-3.4e38, -3e38, shape)
         case "some NaN" | "mostly NaN" if chosen:
             nan = rng.random(shape) < (0.7 if kind == "mostly NaN" else 0.1)
             nan.flat[rng.integers(nan.size)] = True

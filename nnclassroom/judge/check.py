@@ -630,7 +630,8 @@ def _values_fault(
         "advice": advice,
     }
     mistake = mistake_in(operation, named, got, reference, wrong, allowed, given)
-    if mistake or (named.kind == "float" and _right_to_three_digits(got, reference)):
+    new = named.kind == "float" and before is None  # what is changed in place may have changed by little
+    if mistake or (new and _right_to_three_digits(got, reference)):
         facts |= {"advice": mistake, "half": not mistake, "mistaken": True}
     if missed:
         facts |= {"nan": "", "advice": "", "covers": returned.covers, "shape": got.shape}
