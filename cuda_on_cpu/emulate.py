@@ -19,7 +19,7 @@ from cuda_on_cpu.arguments import checked, in_three
 from cuda_on_cpu.errors import UserError, refuse_unknown
 from cuda_on_cpu.faults import EmulationError, Fault, read
 from cuda_on_cpu.processes import Child, conversation, empty
-from cuda_on_cpu.program import inside, line_in, lines_before, program_for, why_no_compiler
+from cuda_on_cpu.program import confined, inside, line_in, lines_before, program_for, why_no_compiler
 from cuda_on_cpu.source import CudaSource, Parameter, kernels_in, parameters
 from cuda_on_cpu.trace import RECORD, Trace, trace_of, variables
 
@@ -176,9 +176,9 @@ def _child(source: CudaSource, races: bool, sandbox: tuple[str, ...], pid: int) 
     """A running emulator program for this source, owned by this process, whose id is `pid`."""
     program = program_for(source, races, sandbox)
     if not sandbox:
-        return Child([program])
+        return Child([*confined(), program])
     folder = tempfile.TemporaryDirectory()
-    child = Child([*inside(sandbox, folder.name), program])
+    child = Child([*inside(sandbox, folder.name), *confined(), program])
     weakref.finalize(child, folder.cleanup)
     return child
 

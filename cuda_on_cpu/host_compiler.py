@@ -1,5 +1,6 @@
 """This machine's compilers of C and C++. Their output is cached: see cache.py."""
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -7,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +16,10 @@ from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
 from cuda_on_cpu.errors import UserError, reason_of, write_atomically
 from cuda_on_cpu.processes import kill_group
 
-MOST_SECONDS = 60  # for a command, such as the compiler
+if sys.platform == "linux":
+    import resource
+
+MOST_SECONDS, MOST_FILE = 60, 64 << 20  # for a command, such as the compiler; bytes of a file that it writes
 INCLUDES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")  # folders of headers that a text must not find
 C_COMPILERS = ("gcc", "cc", "clang")
 
@@ -107,6 +112,9 @@ def run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess
     except OSError as error:
         reason = f"{command[0]} cannot be run: {reason_of(error)}"
         raise UserError(f"{reason}; install g++, or name another C++ compiler in CXX") from None
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # it has ended
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (MOST_FILE, MOST_FILE))
     try:
         out, err = process.communicate(timeout=MOST_SECONDS)
     except BaseException as error:

@@ -3,6 +3,7 @@
 import functools
 import io
 import re
+import threading
 from dataclasses import dataclass
 
 from cuda_on_cpu.errors import UserError
@@ -17,6 +18,9 @@ USED = re.compile(
     r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame.*?Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?",
     re.DOTALL,
 )
+
+
+_FIRST = threading.Lock()  # of two threads that load the library at the same time, one may find it half loaded
 
 
 class CudaCompileError(UserError):
@@ -39,9 +43,14 @@ class Resources:
     spill_bytes: int
 
 
-@functools.cache
 def why_no_nvrtc() -> str | None:
     """Why NVRTC cannot compile CUDA C on this machine; None if it can. No GPU is needed."""
+    with _FIRST:
+        return _why_no_nvrtc()
+
+
+@functools.cache
+def _why_no_nvrtc() -> str | None:
     try:
         _nvrtc("", "sm_90")
     except ImportError:

@@ -58,11 +58,15 @@ class Child:
 
 
 def pipe() -> tuple[Connection, Connection]:
-    """Both ends of a connection: for this process, which waits at most PAUSE within a message, and for a child."""
+    """Both ends of a connection: for this process, and for a child.
+
+    This one waits at most PAUSE within a message that it receives, and ENDING for a child that does not read its own.
+    """
     here, there = Pipe()
     if os.name == "posix":
         with socket.socket(fileno=os.dup(here.fileno())) as own:
             own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PAUSE, 0))
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", ENDING, 0))
     return here, there
 
 

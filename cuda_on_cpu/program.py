@@ -24,6 +24,8 @@ from cuda_on_cpu.source import COMMENT, CudaSource, kernels_in
 
 FOLDER = Path(__file__).parent
 PARTS = sorted([*FOLDER.glob("cuda_on_cpu*.h"), *FOLDER.glob("cuda_on_cpu*.ld")])
+CONFINED = FOLDER / "confined.h"
+READ = ("/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/proc")  # by the loader, and for the report on a crash
 # -no-pie: the sanitizer of older compilers fails at random if the program is loaded at a random address
 # -gdwarf-4: with newer versions addr2line may confuse the .cu text, the first of its files, with kernels.cpp
 FLAGS = shlex.split("-std=c++17 -g1 -gdwarf-4 -w -fno-strict-aliasing -fwrapv -no-pie")
@@ -139,6 +141,16 @@ def _prepared_header(*options: str) -> Path:
         with contextlib.suppress(UserError):
             write_atomically(prepared, lambda new: _succeed(*options, "-x", "c++-header", path, "-o", new))
     return path
+
+
+def confined() -> list[str]:
+    """The beginning of a command line after which a program can only compute: see confined.h."""
+    launcher = kept("emulator_parts", "", cpp_compiler(), CONFINED.read_text(encoding="utf-8"))
+    if not is_there(launcher):
+        write_atomically(launcher, lambda new: _succeed("-x", "c", "-O1", CONFINED, "-o", new))
+    libraries = re.search("^libraries: =(.*)", said_by(*cpp_compiler(), "-print-search-dirs"), re.MULTILINE)
+    named = [libraries[1] if libraries else "", os.environ.get("LD_LIBRARY_PATH", "")]
+    return [str(launcher), *READ, *filter(os.path.isdir, ":".join(named).split(":")), "--"]
 
 
 @functools.lru_cache(maxsize=8)

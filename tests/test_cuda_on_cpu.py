@@ -10,6 +10,7 @@ import pytest
 
 import cuda_on_cpu
 from cuda_on_cpu import CudaSource, UserError, launch, why_no_nvrtc, why_not
+from cuda_on_cpu.host_compiler import MOST_FILE, compiled, cpp_compiler
 
 FOLDER = Path(cuda_on_cpu.__file__).parent
 ADD = CudaSource('extern "C" __global__ void add(float* a, int n) { a[0] += n; }', "a.cu")
@@ -50,3 +51,31 @@ def test_no_message_names_the_course():
         told = [node for node in ast.walk(tree) if isinstance(node, ast.Raise | ast.Return | ast.Dict)]
         words = " ".join(ast.unparse(node) for node in told)
         assert "course" not in words and "notebook" not in words, file.name
+
+
+@pytest.mark.skipif(sys.platform != "linux" or why_not() is not None, reason="the limit is Linux's")
+def test_a_compiler_writes_no_file_without_end(tmp_path):
+    (tmp_path / "large.cpp").write_text(f"char large[{MOST_FILE + 1}] = {{1}};\n")
+    assert compiled(cpp_compiler(), ["-c", "large.cpp"], tmp_path).returncode
+    assert all(file.stat().st_size <= MOST_FILE for file in tmp_path.iterdir())
+
+
+@pytest.mark.skipif(why_no_nvrtc() is not None, reason="no NVRTC")
+def test_threads_that_load_nvrtc_at_the_same_time_find_it():
+    code = """if True:
+        import threading, time
+        from cuda_on_cpu import why_no_nvrtc
+
+        def ask(after):
+            time.sleep(after)
+            found.add(why_no_nvrtc())
+
+        found = set()
+        threads = [threading.Thread(target=ask, args=(0.02 * number,)) for number in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == {None}, found
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,24 +1,31 @@
-"""Forgeries: wrong answers and folders that try to be accepted. Their author did not write the judge.
+"""Forgeries: wrong answers and folders that try to be accepted. Their author did not write the judge. And attacks.
 
-The head of answers/forgeries.toml describes its entries. test_grade_forgeries.py runs `nncourse grade` on all of them,
-including those that only its sandbox stops.
+The heads of answers/forgeries.toml and answers/attacks.toml describe the entries. test_grade_forgeries.py runs
+`nncourse grade` on all of them, including those that only its sandbox stops.
 """
 
 import hashlib
 import json
 import os
+import subprocess
+import sys
 import time
 from operator import itemgetter
 from pathlib import Path
 
 import forged
+import psutil
 import pytest
 
 import nncourse
+from cuda_on_cpu import emulate, processes, program
+from cuda_on_cpu.host_compiler import MOST_SECONDS
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.hints import progress_lines
 from nnclassroom.judge import answer, limits, sandbox
+from nnclassroom.judge.cases import random_case
+from nnclassroom.judge.check import BROKEN_OFF, Returned, check
 from nnclassroom.notebook import cuda_cell, report
 from nncourse import device
 from nncourse.errors import CourseError
@@ -29,10 +36,12 @@ OF_EACH = (
     lambda forgery: forgery["name"].replace(" ", "-"),
     itemgetter("kind"),
     itemgetter("operation"),
-    lambda _: forged.FILE.stem,
+    itemgetter("file"),
 )
 OF_EACH_KIND = many(HERE, *OF_EACH)
 LIMIT = 3.0  # seconds of computing: none needs more
+BEGUN = 1.0  # seconds of computing, which are more than an answer's process needs to start
+MOST_SAID = 200_000  # characters of all that is shown: none needs more
 
 
 @pytest.fixture(autouse=True)
@@ -85,20 +94,24 @@ def unlimited(monkeypatch):
 
 
 ATTACKS = ("kept kernels are deleted", "a way to the network", "limits of other processes", "memory of the judge")
-ATTACKS += ("the course's kernel by its file", "signals to all around")
+ATTACKS += ("the course's kernel by its file", "signals to all around", "a signal by the owner of a descriptor")
+ATTACKS += ("what happens to files is watched", "memory that processes share", "sockets without a file")
+ATTACKS += ("precious files are read", "precious files are lost")
 
 
 @pytest.mark.skipif(not answer.CAN_FORK, reason="these attacks are on Linux")
-@pytest.mark.parametrize("name", ATTACKS)
-def test_without_the_system_an_attack_succeeds(name, monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", many(ATTACKS))
+def test_without_the_system_an_attack_succeeds(name, monkeypatch, tmp_path, my_kernels):
     """So the tests above would show what does."""
-    (forgery,) = (each for each in forged.FORGERIES if each["name"] == name)
+    forgery = forgery_of(name)
     end_nursery()
     unlimited(monkeypatch)
+    forged.make_precious(tmp_path)
     try:
         assert verdict_here(forgery["operation"], forgery["kernel"], text_of(forgery, tmp_path))
     finally:
         end_nursery()
+        forged.outside().reached()
 
 
 def test_what_is_honest_is_judged_as_ever(only_the_system):
@@ -110,19 +123,175 @@ def test_what_is_honest_is_judged_as_ever(only_the_system):
 def test_the_system_alone_stops_a_forgery(forgery, only_the_system, tmp_path, my_kernels):
     folder = tmp_path / "left"
     folder.mkdir()
-    verdict = verdict_here(forgery["operation"], forgery["kernel"], text_of(forgery, folder))
-    assert not verdict, str(verdict)
-    if then := forgery.get("then"):
-        second = verdict_here(then["operation"], then["kernel"], filled(then["text"], folder))
-        assert not second, f"after it: {second}"
-    refuse_leftovers(forgery, folder)
+    forged.make_precious(folder)
+    kept_kernels._write("progress.json", "{}")
+    with forged.nothing_stays():
+        verdict = verdict_here(forgery["operation"], forgery["kernel"], text_of(forgery, folder))
+        assert not verdict, str(verdict)
+        if then := forgery.get("then"):
+            second = verdict_here(then["operation"], then["kernel"], filled(then["text"], folder))
+            assert not second, f"after it: {second}"
+        refuse_leftovers(forgery, folder)
+        end_nursery()
+    assert not forgery.get("hides") or forgery["hides"] not in str(verdict)
+    assert os.listdir(my_kernels) == ["progress.json"]
+    forged.assert_nothing_was_reached(folder)
+
+
+TAKES = {
+    "threads": "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+    "processes": "os.fork() or time.sleep(60)",
+    "processes of processes": "os.fork() and time.sleep(60)",
+    "memory": "kept.append(mmap.mmap(-1, 1 << 24)); kept[-1].write(bytes(1 << 24))",
+}
+
+
+@pytest.mark.parametrize("taken", many(TAKES))
+def test_nobody_takes_all(taken, only_the_system, monkeypatch):
+    """Threads, processes and memory are counted, also those of a text that answers at once each time."""
+    monkeypatch.setattr(answer, "MOST_TASKS", 150)
+    monkeypatch.setattr(answer, "MOST_MEMORY", 400 << 20)
+    monkeypatch.setattr(answer, "LOOK", 0.0)
+    for count in ("200", "1 + (z.size > 1)"):
+        text = f"""
+import mmap, os, threading, time
+kept = []
+
+def relu(z):
+    for _ in range({count}):
+        {TAKES[taken]}
+    return np.maximum(z, 0)
+"""
+        with forged.nothing_stays():
+            verdict = verdict_here("relu", "numpy", text)
+            end_nursery()
+        assert not verdict and verdict.kind in ("forbidden", "memory", "raised"), str(verdict)
+
+
+def test_an_answer_that_reads_no_more_ends(monkeypatch):
+    monkeypatch.setattr(processes, "ENDING", 1)
+    text = """
+import json, os, struct, time
+
+SAID = {"refused": "", "several": None, "in_place": {}, "changed": [], "replaced": [], "printed": ""}
+
+def relu(z):
+    about = {"what": "array", "array": 0, "dtype": "<f4", "shape": list(z.shape), "writable": True}
+    text = json.dumps(SAID | {"results": [about], "blocks": [z.nbytes]}).encode() + b"\\n" + np.maximum(z, 0).tobytes()
+    for descriptor in range(3, 20):
+        try:
+            os.write(descriptor, struct.pack("!i", len(text)) + text)
+        except OSError:
+            pass
+    time.sleep(60)
+"""
+    relu = find("relu")
+    first, second = (random_case(relu, {"n": size}) for size in (3, 1_000_000))
+    monkeypatch.setattr(answer, "START", (*answer.START[:2], WORDLESS, *answer.START[3:]))
+    end_nursery()
+    with answer.TextProcess(relu, "numpy", text, LIMIT) as process:
+        assert isinstance(process.run(first, {}), Returned)
+        assert process.run(second, {}) == BROKEN_OFF
+    end_nursery()
+
+
+@pytest.mark.parametrize("stopped", many((False, True)))
+def test_an_answer_ends_with_a_session_that_is_killed(stopped, only_the_system):
+    """The answer has told the system not to end it with its parent."""
+    text = f"""
+import ctypes, os, signal, time
+
+def relu(z):
+    ctypes.CDLL(None).prctl(1, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    while True:
+        {f"time.process_time() < {2 * BEGUN} or time.sleep(1)" if stopped else "pass"}
+"""
+    wordless = answer.START[2]
+    code = f"""
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.judge import answer, limits
+limits.confined = lambda: {limits.confined()}
+answer.forbidden = lambda *_: None
+answer.START = (*answer.START[:2], {wordless!r}, *answer.START[3:])
+kept_kernels.check("relu", "numpy", {text!r}, None, None, (), 60.0)
+"""
+    with forged.nothing_stays(), subprocess.Popen([sys.executable, "-c", code]) as session:
+        deadline = time.monotonic() + 60
+        while not (begun := has_begun(session.pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        session.kill()
+    assert begun
+
+
+def has_begun(session: int) -> bool:
+    """Whether a process below the session's first child has computed for BEGUN seconds: the answer."""
+    answers = psutil.Process(session).children(recursive=True)[1:]
+    return any(sum(each.cpu_times()[:2]) > BEGUN for each in answers)
+
+
+# ---- CUDA C without the words: the programs of the emulator
+
+
+@pytest.fixture(params=("confined", "in a sandbox"))
+def words_of_emulator(request, monkeypatch, emulator):
+    """What comes before a program of the emulator: what confines it, or bubblewrap alone."""
+    if device.gpu_available():
+        pytest.skip("NVRTC sees another text there")
+    emulate._child.cache_clear()
+    words = ()
+    if request.param == "in a sandbox":
+        if reason := sandbox.why_none():
+            pytest.skip(reason)
+        monkeypatch.setattr(emulate, "confined", lambda: [])
+        words = sandbox.prefix(readable=program.read_in_a_sandbox(), hidden=limits.HIDDEN)
+    yield words
+    emulate._child.cache_clear()
+
+
+def emulated(forgery: dict, folder: Path, words: tuple = ()):
+    """The emulator's verdict, without the rules for texts."""
+    operation = find(forgery["operation"])
+    kernel = kept_kernels.build(operation, forgery["kernel"], text_of(forgery, folder), launch_of(forgery))
+    return check(operation, kernel, "emulator", sandbox=words)
+
+
+OUTSIDE_IN_CUDA = [each for each in forged.FORGERIES if each["kind"] == "cuda: attack" or "leaves" in each]
+OUTSIDE_IN_CUDA = [each for each in OUTSIDE_IN_CUDA if "line" in each and "plant" not in each]
+
+
+@pytest.mark.parametrize("forgery", many(OUTSIDE_IN_CUDA, *OF_EACH))
+def test_the_system_alone_stops_code_for_the_processor(forgery, words_of_emulator, tmp_path, my_kernels):
+    forged.make_precious(tmp_path)
+    with forged.nothing_stays(MOST_SECONDS):  # where NVRTC refuses a text, the other compiler may still read it
+        verdict = emulated(forgery, tmp_path, words_of_emulator)
+        assert not verdict, str(verdict)
+        refuse_leftovers(forgery, tmp_path)
+        emulate._child.cache_clear()
+    forged.assert_nothing_was_reached(tmp_path)
+
+
+@pytest.mark.parametrize("name", ("files are read by the library", "code before all other code"))
+def test_without_the_system_code_for_the_processor_succeeds(name, monkeypatch, tmp_path, my_kernels, emulator):
+    monkeypatch.setattr(emulate, "confined", lambda: [])
+    emulate._child.cache_clear()
+    forged.make_precious(tmp_path)
+    forgery = forgery_of(name)
+    verdict = emulated(forgery, tmp_path)
+    assert verdict or (tmp_path / forgery.get("leaves", "nothing")).exists()
+    emulate._child.cache_clear()
+
+
+def forgery_of(name: str) -> dict:
+    (forgery,) = (each for each in forged.FORGERIES if each["name"] == name)
+    return forgery
 
 
 def filled(value: str, folder: Path, text: str = "") -> str:
     """A text of an entry with its places filled in."""
     package = Path(nncourse.__file__).parent
     places = {"{tmp}": folder, "{package}": package, "{my_kernels}": kept_kernels.folder()}
-    places["{port}"] = forged.server().getsockname()[1]
+    places["{port}"] = forged.outside().port
     for name, place in places.items():
         value = value.replace(name, str(place))
     return value.replace("{hash}", hashlib.sha256(text.encode()).hexdigest())
@@ -174,6 +343,7 @@ def test_a_forgery_is_not_believed(forgery, tmp_path, my_kernels, capsys, reques
         pytest.skip("only a GPU shows that it is wrong")
     folder = tmp_path / "left"
     folder.mkdir()
+    forged.make_precious(folder)
     operation, name = find(forgery["operation"]), forgery["kernel"]
     if "line" in forgery:
         request.getfixturevalue("cuda_somewhere")
@@ -203,4 +373,6 @@ def test_a_forgery_is_not_believed(forgery, tmp_path, my_kernels, capsys, reques
             said.append(str(outcome))
     words = "\n".join([*said, *capsys.readouterr()])
     assert not forgery.get("hides") or forgery["hides"] not in words
+    assert len(words) < MOST_SAID
     refuse_leftovers(forgery, folder)
+    forged.assert_nothing_was_reached(folder)

@@ -1,5 +1,6 @@
-"""Every forgery of tests/answers/forgeries.toml is handed in by a student of its own, and the class is marked in the
-sandbox: no forgery is right, no honest student loses a mark, nothing is written, and no secret is told.
+"""Every forgery and attack of tests/answers is handed in by a student of its own, and the class is marked in the
+sandbox: none is right, no honest student loses a mark, nothing is written, lost, reached or left running, and no secret
+is told.
 """
 
 import csv
@@ -10,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from forged import FILE, FORGERIES, plant, server
+from forged import FORGERIES, PRECIOUS, assert_nothing_was_reached, make_precious, nothing_stays, outside, plant
 
+from nnclassroom.exercises import kept_kernels
 from nnclassroom.judge import sandbox
 from nnclassroom.marking.grade import grade
 from nnclassroom.notebook.exams import is_cuda
@@ -19,6 +21,7 @@ from nncourse import device
 from tests.tiers import many
 
 HONEST = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
+LIMIT = 3.0  # seconds of computing: none needs more
 
 
 def name_of(answer: dict) -> str:
@@ -30,7 +33,7 @@ def hand_in(folder: Path, forgery: dict, tmp: Path) -> None:
 
     def filled(value: str) -> str:
         value = value.replace("{tmp}", str(tmp)).replace("{my_kernels}", str(folder))
-        value = value.replace("{port}", str(server().getsockname()[1]))
+        value = value.replace("{port}", str(outside().port))
         return value.replace("{package}", str(Path(sandbox.__file__).parent))
 
     folder.mkdir(parents=True)
@@ -69,12 +72,25 @@ def marked(handed_in, tmp_path_factory, cuda_somewhere):
         honest = home / f"group/s{number:03}honest"
         honest.mkdir()
         (honest / "sigmoid.numpy.py").write_text(f"{HONEST}# {number}\n")
-    said: list[str] = []
-    grade([home / "group"], home / "marks.csv", seed=4, say=said.append)
+    make_precious(tmp)
+    before, said = contents(home / "group"), []
+    with nothing_stays(), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kept_kernels, "TIME_LIMIT", LIMIT)
+        grade([home / "group"], home / "marks.csv", seed=4, say=said.append)
+    assert contents(home / "group") == before
     with (home / "marks.csv").open(newline="", encoding="utf-8") as file:
         rows = {(row["student"], row["exercise"]): row for row in csv.DictReader(file)}
     time.sleep(1)
     return rows, tmp, "\n".join([*said, *(path.read_text("utf-8") for path in pages(home))])
+
+
+def contents(folder: Path) -> dict[Path, bytes | None]:
+    """All that lies in a folder, with what is in the files that are small."""
+    return {path: path.read_bytes() if is_small(path) else None for path in folder.rglob("*")}
+
+
+def is_small(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20
 
 
 def pages(home: Path) -> list[Path]:
@@ -88,7 +104,7 @@ def pages(home: Path) -> list[Path]:
         lambda number: FORGERIES[number]["name"],
         lambda number: FORGERIES[number]["kind"],
         lambda number: FORGERIES[number]["operation"],
-        lambda _: FILE.stem,
+        lambda number: FORGERIES[number]["file"],
     ),
 )
 def test_a_forgery_is_not_right(number, marked):
@@ -96,9 +112,10 @@ def test_a_forgery_is_not_right(number, marked):
     forgery = FORGERIES[number]
     if forgery.get("needs") == "gpu" and not device.gpu_available():
         pytest.skip("only a GPU shows that it is wrong")
-    for each in (forgery, forgery.get("then", forgery)):
+    for each in (forgery, forgery | forgery.get("then", {})):
         key = f"s{number:03}", f"{each['operation']}.{each['kernel']}"
         assert key not in rows or (rows[key]["state"] != "right" and rows[key]["points"] == "0")
+        assert each["file"] != "attacks" or rows[key]["state"] == "wrong"  # it was judged
     assert not ({forgery["leaves"]} & set(os.listdir(tmp)) if "leaves" in forgery else ())
     hidden = forgery.get("hides", ())
     for secret in [hidden] if isinstance(hidden, str) else hidden:
@@ -106,8 +123,9 @@ def test_a_forgery_is_not_right(number, marked):
 
 
 def test_nothing_was_written_where_forgeries_aim_at(marked):
-    there = {each["path"].partition("{tmp}/")[2] for f in FORGERIES for each in f.get("plant", ())}
+    there = {each["path"].partition("{tmp}/")[2] for f in FORGERIES for each in f.get("plant", ())} | {PRECIOUS}
     assert not [name for name in os.listdir(marked[1]) if name not in there]
+    assert_nothing_was_reached(marked[1])
 
 
 def test_no_honest_student_loses_a_mark(marked, handed_in):

@@ -101,6 +101,8 @@ def test_there_is_no_network_and_no_other_process():
 def test_secrets_of_the_environment_stay_outside(monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "1234")
     assert "1234" not in python("import os; print(dict(os.environ))")
+    read = "import glob; print([open(path, 'rb').read() for path in glob.glob('/proc/[0-9]*/environ')])"
+    assert "PATH" in python(read) and "1234" not in python(read)
 
 
 def test_it_ends_with_the_process_that_started_it():

@@ -9,6 +9,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import itertools
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -44,7 +45,17 @@ WALL_FACTOR = 6.0  # limits count CPU time; on a busy machine the wall time may 
 GPU_FACTOR = 3  # on a GPU CuPy compiles its own kernels at their first calls, which takes longer
 ASLEEP = 0.05  # a process that computes for less than this share of the time is waiting for something
 SPARE_BYTES = 1 << 16  # bytes that an answer may hold beyond those of its results
+MOST_TASKS, MOST_MEMORY = 1000, 5 << 30  # threads and processes; bytes, of all of them, that are not on a GPU
+LOOK = 0.1  # seconds between looks at a process that answers quickly
 CAN_FORK = sys.platform == "linux"
+
+
+class Used(NamedTuple):
+    """What processes have taken: seconds of CPU time so far, and their threads and bytes of memory now."""
+
+    seconds: float
+    tasks: int
+    bytes: int
 
 
 class EndedError(Exception):
@@ -135,7 +146,8 @@ class TextProcess:
         self.calls = 0  # of run()
 
     def __enter__(self) -> "TextProcess":
-        self.start = time.monotonic() + START_SECONDS  # Python and Numba may need some time to start
+        self.looked = time.monotonic()
+        self.start = self.looked + START_SECONDS  # Python and Numba may need some time to start
         self.building: Fault | None = None
         try:
             self._send(self.started)
@@ -145,7 +157,7 @@ class TextProcess:
         else:
             self._print(answer)
             self.building = self._building_fault(answer)
-        self.start = time.monotonic()
+        self.start = self.looked = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -291,7 +303,7 @@ class TextProcess:
                 raise ValueError("another number of results")
         except CourseError as error:
             return Fault("forbidden", {"said": str(error)})
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
             raise EndedError(BROKEN_OFF) from None
         return Returned(about, several, arrays, in_place, changed, given)
 
@@ -326,6 +338,8 @@ class TextProcess:
     def _send(self, message: Mapping[str, Any], blocks: list[bytes] | None = None) -> None:
         try:
             self.process.connection.send_bytes(packed(dict(message), blocks or []))
+        except BlockingIOError:  # it does not read
+            raise EndedError(BROKEN_OFF) from None
         except OSError:
             raise EndedError(self._why_ended()) from None
 
@@ -333,8 +347,10 @@ class TextProcess:
         """The next answer. No answer may cost this process more than a limited amount of memory and time."""
         try:
             pause = 0.01
+            if time.monotonic() - self.looked > LOOK:
+                self._refuse_excess()
             while not self.process.connection.poll(pause):
-                self._refuse_late()
+                self._refuse_excess()
                 pause = min(2 * pause, 0.2)
             return unpacked(self.process.connection.recv_bytes(MOST_MESSAGE + 8 * most + SPARE_BYTES))
         except (EOFError, ConnectionError):
@@ -342,10 +358,16 @@ class TextProcess:
         except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             raise EndedError(BROKEN_OFF) from None
 
-    def _refuse_late(self) -> None:
-        """EndedError if the process has reached its limit of CPU time or of wall time."""
-        used, wall = self.process.used(), time.monotonic() - self.start - self.process.queued()
-        used = wall if used is None else used - self.used_before  # None: the system does not say
+    def _refuse_excess(self) -> None:
+        """EndedError if the process has reached a limit: of CPU time, wall time, threads or memory."""
+        self.looked = time.monotonic()
+        taken, wall = self.process.used(), self.looked - self.start - self.process.queued()
+        if taken and taken.tasks > MOST_TASKS:
+            said = f"starts more than {MOST_TASKS:,} threads or processes"
+            raise EndedError(Fault("forbidden", {"said": said, "hints": ["computes"]}))
+        if taken and taken.bytes > MOST_MEMORY and self.started["xp"] == "numpy":
+            raise EndedError(Fault("memory", {"said": f"takes more than {MOST_MEMORY >> 30} GB of memory"}))
+        used = taken.seconds - self.used_before if taken else wall  # None: the system does not say
         if used >= self.seconds:
             raise EndedError(Fault("time limit", {"seconds": self.seconds, "reason": "endless"}))
         if wall >= self.seconds and used < ASLEEP * wall:
@@ -420,14 +442,15 @@ class _Started:
         self.child = Child(command, env=environment, stderr=subprocess.DEVNULL)
         self.connection = self.child.connection
 
-    def used(self) -> float | None:
-        """CPU time so far, in seconds. In a sandbox the text's process is a descendant of the one that was started."""
-        own = _used(self.child.process.pid)
-        return None if own is None else own + sum(_used(each) or 0.0 for each in _below(self.child.process.pid))
+    def used(self) -> Used | None:
+        """What it has taken. In a sandbox the text's process is a descendant of the one that was started."""
+        family = itertools.islice(_family(self.child.process.pid), MOST_TASKS + 1)
+        taken = [each for each in map(_used, family) if each]
+        return Used(*map(sum, zip(*taken, strict=True))) if taken else None
 
     def queued(self) -> float:
         """Seconds in which it could compute, but no core was free."""
-        return sum(map(_queued, (self.child.process.pid, *_below(self.child.process.pid))))
+        return sum(map(_queued, itertools.islice(_family(self.child.process.pid), MOST_TASKS)))
 
     def end(self, wait: float) -> int:
         """End it, after waiting for so many seconds that it ends by itself; its status."""
@@ -449,7 +472,7 @@ class _Forked:
             self.pid = nursery.ask({"imports": imports}, theirs)["pid"]
         self.status: int | None = None
 
-    def used(self) -> float | None:
+    def used(self) -> Used | None:
         return _used(self.pid)
 
     def queued(self) -> float:
@@ -465,10 +488,12 @@ class _Forked:
         return self.status
 
 
-def _used(pid: int) -> float | None:
-    """CPU time of a process and its ended children, in seconds; None if it has gone."""
+def _used(pid: int) -> Used | None:
+    """What a process has taken, and the CPU time of its ended children; None if it has gone."""
     try:
-        return sum(psutil.Process(pid).cpu_times()[:4])
+        process = psutil.Process(pid)
+        with process.oneshot():
+            return Used(sum(process.cpu_times()[:4]), process.num_threads(), process.memory_info().rss)
     except psutil.Error:
         return None
 
@@ -480,12 +505,14 @@ def _queued(pid: int) -> float:
     return 0.0
 
 
-def _below(pid: int) -> Iterator[int]:
-    """All descendants of a process. psutil would read the list of all processes of the machine, each time."""
-    with contextlib.suppress(OSError):
-        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
-            yield child
-            yield from _below(child)
+def _family(pid: int) -> Iterator[int]:
+    """A process and all its descendants. psutil would read the list of all processes of the machine, each time."""
+    waiting = [pid]
+    while waiting:
+        yield (process := waiting.pop())
+        for children in Path(f"/proc/{process}/task").glob("*/children"):  # of each thread
+            with contextlib.suppress(OSError):
+                waiting += map(int, children.read_text().split())
 
 
 class Nursery:

@@ -122,7 +122,8 @@ class MemberProcess(TextProcess):
             "most_bytes": self.most,
             "again": 0,
         }
-        self.used_before = self.process.used() or 0.0
+        taken = self.process.used()
+        self.used_before = taken.seconds if taken else 0.0
         self.start = time.monotonic()
         self._send(call, blocks)
 
@@ -145,10 +146,10 @@ class MemberProcess(TextProcess):
                 self._exchange(answer, blocks, world, rank)
             except ExchangeError:
                 raise
-            except (KeyError, ValueError, AttributeError, IndexError):
+            except (KeyError, ValueError, AttributeError, IndexError, OverflowError):
                 raise EndedError(BROKEN_OFF) from None
             except TypeError as error:
-                self._refuse_late()  # such a call does not count as a step, so nothing else limits their number
+                self._refuse_excess()  # such a call does not count as a step, so nothing else limits their number
                 self._send({"raised": "TypeError", "text": str(error)})
             else:
                 if world.is_waiting(rank):

@@ -23,10 +23,12 @@ from nncourse.language import PACKAGES, ROOT
 
 ARGV = ("ipykernel_launcher.py", "-f", "kernel.json")  # as in a notebook, where a text is used
 HIDDEN = [ROOT / name for name in PACKAGES]
-DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
-SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/sys/devices/system", "/proc/cpuinfo")
-OF_A_GPU = ("/proc", "/sys", "/run/nvidia-persistenced")
+SYSTEM = ("/dev/null", "/dev/random", "/dev/urandom", "/sys/devices/system", "/proc/cpuinfo", "/usr", "/opt")
+OF_A_GPU = ("/proc", "/sys", "/etc", "/run/nvidia-persistenced")
 NAMED = ("CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH")  # variables that name folders
+# The environment may hold secrets: only variables that begin so are passed on.
+PASSED = (*sandbox.PASSED, "HOME", "TMPDIR", "TZ", "LC_", "PYTHON", "NNCOURSE", "CUDA", "CUPY", "NVIDIA", "OMP", "KMP")
+PASSED += ("OPENBLAS", "MKL", "NUMBA", "CONDA", "LD_", "SLURM_CPUS")
 
 
 def confined() -> bool:
@@ -65,17 +67,25 @@ def of_process(on_gpu: bool, judged: bool) -> dict[str, Any]:
 
 def environment() -> dict[str, str]:
     """The environment of the nursery. CuPy and CUDA keep what they compile for answers where nobody else reads it."""
+    passed = {name: value for name, value in os.environ.items() if name.startswith(PASSED)}
     caches = ("CUPY_CACHE_DIR", "CUDA_CACHE_PATH", "TMPDIR") if gpu_available() and confined() else ()
-    return os.environ | dict.fromkeys(caches, _compiled().name if caches else "")
+    return passed | dict.fromkeys(caches, _compiled().name if caches else "")
 
 
 def visible(hidden: Iterable[Path]) -> Iterator[str]:
-    """The system's folders, and Python's with its packages; without those that are hidden."""
+    """The system's folders, and Python's with its packages; without those that are hidden, wherever they lie."""
     roots, packages = sandbox.python_folders()
-    named = [Path(folder) for name in NAMED for folder in os.environ.get(name, "").split(os.pathsep) if folder]
-    yield from (*DEVICES, *SYSTEM)
-    for folder in (*roots, *packages, *named):
-        yield from map(str, _without(folder.resolve(), [path.resolve() for path in hidden]))
+    named = [folder for name in NAMED for folder in os.environ.get(name, "").split(os.pathsep) if folder]
+    places = [*map(_resolved, hidden)]
+    folders = [*SYSTEM, *sandbox.SYSTEM, *sandbox.SETTINGS, *roots, *packages, *named]
+    for folder in dict.fromkeys(map(_resolved, folders)):
+        yield from map(str, _without(folder, places))
+
+
+@functools.lru_cache(maxsize=256)
+def _resolved(path: str | Path) -> Path:
+    """The path without symbolic links, which are taken to stay as they are."""
+    return Path(path).resolve()
 
 
 def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:

@@ -47,7 +47,9 @@ def prefix(
     roots, packages = python_folders()
     own = [path for path in (*roots, *packages) if path not in (Path("/usr"), Path("/"))]
     limit = ("--size", str(temporary)) if _knows(program, "--size") else ()
-    words = [program, "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    # In the sandbox /proc/1 shows the environment of bwrap itself, which is nearly empty, too.
+    words = ["env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}", program]
+    words += ["--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--disable-userns"] if _knows(program, "--disable-userns") else []
     words += ["--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "LC_ALL", "C.UTF-8"]
     words += ["--setenv", "PYTHONDONTWRITEBYTECODE", "1"]

@@ -60,7 +60,7 @@ class Worker:
 
 def _started(pid: int) -> Child:
     """A child of this process, whose id is `pid`."""
-    command = [sys.executable, "-m", "nnclassroom.judge.worker"]
+    command = [sys.executable, "-P", "-m", "nnclassroom.judge.worker"]  # -P: not from the folder that it is started in
     return Child(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
 
 

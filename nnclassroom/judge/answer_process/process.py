@@ -80,7 +80,7 @@ def run(talk: Talk) -> None:
     xp, seconds = _imported(start)
     _limit(start)
     if start["confined"]:
-        confinement.confine(confinement.ruleset(start["readable"], start["writable"]))
+        confinement.confine(confinement.ruleset(start["readable"], start["writable"]), xp is not np)
     _hide(start)
     refused = str
     if start["judged"]:
