@@ -178,6 +178,7 @@ def train(
             if history.note and progress:
                 bar.write(history.note)
             order = epoch_order(len(X), seed, numbers[0])
+            devices.synchronise(backend.device)  # what was tried is not part of the first epoch's time
             for number in bar:
                 history.threads = blas.choose()
                 start = time.perf_counter()
