@@ -97,7 +97,7 @@ NETWORKS = (
     sizes((40,), (33, 70), "tanh tanh", "mae", RMSPROP, n=9, batch=9),
     sizes((1, 6, 7), ((3, 3, *SAME_3), POOL_2, 4), "tanh sigmoid", rule=ADAGRAD, n=4, batch=3),
     sizes((2, 8, 8), ((3, 5, *SAME_5), POOL_2, (4, 3), POOL_2, 6, 3), "relu tanh relu softmax", CROSS, ADAM, 5, 2),
-    sizes((3, 7, 5), ((4, 2, 2, 1, 0), (5, 3, 1, 2, 0), 2), "tanh softplus tanh", rule=MOMENTUM, n=5, batch=4),
+    sizes((3, 7, 5), ((5, 3, 1, 2, 0), (4, 2, 2, 1, 0), 2), "tanh softplus tanh", rule=MOMENTUM, n=5, batch=4),
     sizes((1, 9, 9), (POOL_2, [3], 2), "sigmoid", n=3, batch=2),
     sizes((1, 8, 9), ((2, 3), [3], (3, 2), 3), "step identity tanh", "mae", n=2, batch=2),
     sizes((16, 5, 5), ((33, 3, *SAME_3), 12, 4), "tanh sigmoid softmax", CROSS, OTHER_ADAM, n=6, batch=4),
