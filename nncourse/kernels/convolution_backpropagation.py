@@ -413,7 +413,7 @@ convolution_input_gradient.cuda_kernel("implicit_gemm", TILES, block=128, grid=(
 
 WEIGHT_TILES = cuda_beside(__file__, name="convolution_weight_gradient_tiles", before=(ON_TILES,))
 BLOCKS_AT_ONCE = 3  # on a multiprocessor
-LEAST_PIXELS = 256  # of a part: with fewer, adding the parts takes longer than it saves
+LEAST_PIXELS = 64  # of a part: with fewer, adding the parts takes longer than it saves
 
 
 @functools.lru_cache(maxsize=256)
@@ -444,6 +444,7 @@ def weight_gradient_implicit_gemm(D, A, k, stride, before, after, out=None, **em
     entry = f"convolution_weight_gradient_part_{rows}x{columns}"
     launch(WEIGHT_TILES, entry, (tiles, parts), (128,), arguments, **emulator)
     if parts > 1:
-        joined = sums, dW, parts, dW.size
-        launch(WEIGHT_TILES, "convolution_weight_gradient_join", (ceil(dW.size / 256),), (256,), joined, **emulator)
+        together = 8 if parts >= 32 else 1
+        blocks, joined = ceil(dW.size * together / 256), (sums, dW, parts, dW.size, together)
+        launch(WEIGHT_TILES, "convolution_weight_gradient_join", (blocks,), (256,), joined, **emulator)
     return dW

@@ -120,11 +120,20 @@ extern "C" __global__ __launch_bounds__(THREADS, 3) void convolution_weight_grad
     add_up_part<128, 64>(D, A, parts, batch, c_out, c_in, h_in, w_in, k, stride, before, h_out, w_out, span);
 }
 
-extern "C" __global__ void convolution_weight_gradient_join(const float* parts, float* dW, int count, int size) {
-    int n = blockIdx.x * blockDim.x + threadIdx.x;
-    if (n >= size) return;
+// dW = the sum of `count` parts of `size` numbers. Of a block's 8 warps, `together` add up the same 32 numbers, each warp
+// some of the parts; then the first of them adds their sums.
+extern "C" __global__ void convolution_weight_gradient_join(const float* parts, float* dW, int count, int size,
+                                                            int together) {
+    __shared__ float sums[8][32];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = (blockIdx.x * 8 + warp) / together * 32 + lane;
     float sum = 0.0f;
+    if (n < size) {
 #pragma unroll 8
-    for (int part = 0; part < count; part++) sum += parts[(size_t)part * size + n];
+        for (int part = warp % together; part < count; part += together) sum += parts[(size_t)part * size + n];
+    }
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp % together || n >= size) return;
+    for (int other = 1; other < together; other++) sum += sums[warp + other][lane];
     dW[n] = sum;
 }
