@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnclassroom.exercises.nb13 import amdahl_fit
+from nnclassroom.experiment.plan import Devices
 from nncourse.parallel.energy import Energy, edp
 
 Result = dict[str, Any]  # what run_job() returns
@@ -69,9 +70,9 @@ def rows_of(results: Sequence[Result], epochs: int, images: int, tested: int) ->
 
     A whole run has so many `epochs`, `images` in an epoch, and images `tested`.
     """
-    groups: dict[tuple[str, int, int], list[Result]] = {}
+    groups: dict[tuple[str, int], list[Result]] = {}
     for result in results:
-        groups.setdefault((result["kind"], result["count"], result["batch"]), []).append(result)
+        groups.setdefault((label_of(result), result["batch"]), []).append(result)
     return [_row(group, epochs, images, tested) for group in groups.values()]
 
 
@@ -106,10 +107,13 @@ def _row(results: list[Result], epochs: int, images: int, tested: int) -> Row:
 
 def label_of(result: Result) -> str:
     """ "2 GPUs, 64 each"."""
-    count, batch = result["count"], result["batch"]
-    names = {"cpu": ("CPU", "CPU processes"), "gpu": ("1 GPU", "GPUs")}[result["kind"]]
-    each = f"{batch / count:g}"
-    return f"{names[0]}, {each}" if count == 1 else f"{count} {names[1]}, {each} each"
+    kind, count, batch = result["kind"], result["count"], result["batch"]
+    gpus = f"{count - 1} GPU{'s' * (count > 2)}"
+    unlike = {"group": "1 GPU in a group of one", "hybrid": f"CPU + {gpus}", "unequal": "2 unequal CPU processes"}
+    if kind in unlike:
+        return f"{unlike[kind]}, {batch}{', counted alike' if result['alike'] else ''}"
+    one, several = {"cpu": ("CPU", "CPU processes"), "gpu": ("1 GPU", "GPUs")}[kind]
+    return f"{one}, {batch}" if count == 1 else f"{count} {several}, {batch / count:g} each"
 
 
 def consumed_by(result: Result) -> Consumed | None:
@@ -118,10 +122,11 @@ def consumed_by(result: Result) -> Consumed | None:
     A processor package is always in use, since it launches the kernels. GPUs are used in their order.
     """
     energies = [Energy(**each) for each in result["energies"]]
-    gpus = result["count"] if result["kind"] == "gpu" else 0
+    computed = Devices(result["kind"], result["count"]).each
+    gpus = computed.count("gpu")
     used = [each for each in energies if each.kind == "cpu" or each.number < gpus]
-    counters = sum(each.kind == result["kind"] for each in used)
-    if counters < max(1, gpus):
+    counters = [each.kind for each in used]
+    if counters.count("gpu") < gpus or ("cpu" in computed and "cpu" not in counters):
         return None
     above = sum(math.nan if each.above_idle is None else each.above_idle for each in used)
     seconds = used[0].seconds

@@ -5,16 +5,18 @@ repeated, so an interrupted experiment continues where it stopped, and runs or d
 """
 
 import json
+import math
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from nnclassroom.arguments import PROGRAM
-from nnclassroom.experiment.plan import Devices, Job, Plan, jobs, load_parts, make_parts, run_job, save_parts
+from nnclassroom.experiment.one_run import run_job
+from nnclassroom.experiment.plan import Devices, Job, Plan, job_called, jobs, load_parts, make_parts, save_parts
 from nncourse import device as devices
 from nncourse.errors import CourseError, reason_of, write_atomically
 from nncourse.group import Group
@@ -22,17 +24,31 @@ from nncourse.parallel.energy import meters_here
 from nncourse.parallel.launch import member, start
 from nncourse.parallel.launch.guard import INTERRUPTED, die_with_parent
 from nncourse.parallel.launch.heartbeat import Heartbeat
+from nncourse.threads import usable_cores
 
-ADDED = ("runs", "pause")  # what may differ when an experiment is continued
+ADDED = ("runs", "batch_sizes", "pause", "cores")  # what may differ when an experiment is continued
+STARTING = 20.0  # seconds until a run computes, and after it
 Begin = Callable[[Path, Job], int]  # runs run_one() for a job in its processes; returns the exit status
 
 
-def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, say: Callable[[str], None]) -> int:
+def run_all(
+    plan: Plan,
+    wanted: Sequence[Devices],
+    folder: Path,
+    begin: Begin,
+    say: Callable[[str], None],
+    limit: float = math.inf,
+) -> int:
     """Do the runs that are missing in the folder. Returns 0, or INTERRUPTED, which the run itself has reported.
+
+    limit: seconds; no run is started that would take longer, as far as earlier ones tell.
 
     Raises CourseError before anything starts if this machine cannot do it.
     """
+    over = time.perf_counter() + limit
     refuse_missing(wanted)
+    most = max((each.count for each in wanted if not each.gpus), default=1)
+    plan = replace(plan, cores=max(1, usable_cores() // most))
     settle(plan, folder)
     todo = jobs(plan, wanted)
     missing = [job for job in todo if not file_of(folder, job).exists()]
@@ -47,6 +63,9 @@ def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, s
     for number, job in enumerate(missing, 1):
         if number > 1 and plan.pause:
             time.sleep(plan.pause)
+        if time.perf_counter() + expected(job, results_in(folder, plan, wanted)) > over:
+            say(f"{len(missing) - number + 1} runs are left: the same command goes on with them")
+            return 0
         say(f"run {number} of {len(missing)}: {job.name}")
         began = time.perf_counter()
         status = begin(folder, job)
@@ -58,6 +77,12 @@ def run_all(plan: Plan, wanted: Sequence[Devices], folder: Path, begin: Begin, s
         say(f"  {said_of(json.loads(file_of(folder, job).read_text('utf-8')))}; {time.perf_counter() - began:.1f} s")
     images.unlink()
     return 0
+
+
+def expected(job: Job, done: Sequence[dict[str, Any]]) -> float:
+    """The seconds of the longest run so far, on the same devices if there is one; 0 if there is none."""
+    alike = [each for each in done if (each["kind"], each["count"]) == (job.devices.kind, job.devices.count)]
+    return max((sum(map(sum, each["seconds"].values())) + STARTING for each in alike or done), default=0.0)
 
 
 def run_one(
@@ -72,15 +97,15 @@ def run_one(
     meters, missing = meters_here() if first else ([], [])
     result = run_job(plan, job, load_parts(folder / "images.npz"), group, meters, progress and first, on_rows)
     if first:
-        text = json.dumps(result | {"not_measured": missing}, indent=1)
-        write_atomically(file_of(folder, job), lambda new: new.write_text(text + "\n", "utf-8"))
+        text = in_lines(result | {"not_measured": missing})
+        write_atomically(file_of(folder, job), lambda new: new.write_text(text, "utf-8"))
     group.barrier()
 
 
 def begin(network: str, folder: Path, job: Job, patience: float) -> int:
     """Do a run in processes of its own, one or several that MPI joins. Returns the exit status."""
     program = [*PROGRAM, "experiment", network, "--out", str(folder), "--only", job.name, "--patience", str(patience)]
-    if job.devices.count == 1:
+    if job.devices.count == 1:  # a group of one is MPI's without mpiexec
         return _in_a_process(program)
     return start.run(program, job.devices.count, patience, _alone)
 
@@ -110,11 +135,26 @@ def run_here(folder: Path, name: str, heart: Heartbeat | None) -> int:
     """run_one() with the processes that were started together with this one."""
     if heart is None:
         die_with_parent(signal.SIGKILL)  # the parent goes through all runs
-    kind = job_called(read_plan(folder), name).devices.kind
-    run_one(folder, name, member.join(kind, heart), on_rows=heart.works if heart else None)
+    run_one(folder, name, joined(job_called(read_plan(folder), name), heart), on_rows=heart.works if heart else None)
     if heart:
         heart.rests()
     return 0
+
+
+def joined(job: Job, heart: Heartbeat | None) -> Group:
+    """The group of the processes of a run."""
+    each = job.devices.each
+    if job.devices.kind == "group":
+        from nncourse.parallel.nccl import NCCLGroup
+
+        return NCCLGroup()
+    return member.join_unlike(each, heart) if heart and len(set(each)) > 1 else member.join(each[0], heart)
+
+
+def in_lines(result: dict[str, Any]) -> str:
+    """JSON with a line for each of its entries."""
+    lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in result.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def results_in(folder: Path, plan: Plan, wanted: Sequence[Devices]) -> list[dict[str, Any]]:
@@ -125,19 +165,6 @@ def results_in(folder: Path, plan: Plan, wanted: Sequence[Devices]) -> list[dict
 
 def file_of(folder: Path, job: Job) -> Path:
     return folder / "runs" / f"{job.name}.json"
-
-
-def job_called(plan: Plan, name: str) -> Job:
-    """The job of a name such as cpu1-batch128-run1."""
-    try:
-        about, batch, run = name.split("-")
-        kind, count = about[:3], int(about[3:])
-        job = Job(Devices(kind, count), int(batch.removeprefix("batch")), int(run.removeprefix("run")) - 1)
-    except ValueError:
-        job = None
-    if job is None or job.name != name or job.devices.kind not in ("cpu", "gpu") or job.number not in range(plan.runs):
-        raise CourseError(f"wanted a run such as gpu2-batch256-run1, up to run{plan.runs}; got {name!r}")
-    return job
 
 
 def read_plan(folder: Path) -> Plan:
@@ -157,7 +184,7 @@ def settle(plan: Plan, folder: Path) -> None:
                 found, asked = getattr(there, field.name), getattr(plan, field.name)
                 advice = "say the same as before, or take another folder"
                 raise CourseError(f"{folder} holds an experiment with {field.name} {found}; you said {asked}: {advice}")
-    elif folder.is_dir() and any(folder.iterdir()):
+    elif folder.is_dir() and any(path.is_file() for path in folder.iterdir()):
         raise CourseError(f"{folder}: wanted a new folder, an empty one, or that of an experiment; it has other files")
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
@@ -169,11 +196,11 @@ def settle(plan: Plan, folder: Path) -> None:
 
 def refuse_missing(wanted: Sequence[Devices]) -> None:
     """CourseError if there are fewer GPUs than wanted, or no MPI for several processes."""
-    if any(each.count > 1 for each in wanted):
+    if any(each.count > 1 or each.kind == "group" for each in wanted):
         start.refuse_number(max(each.count for each in wanted))
         start.refuse_without_mpi()
         start.find_mpiexec()
-    most = max((each.count for each in wanted if each.kind == "gpu"), default=0)
+    most = max((each.gpus for each in wanted), default=0)
     if not most:
         return
     if reason := devices.why_no_gpu():
