@@ -15,8 +15,9 @@ import pytest
 from processes import MPI, until, with_variable
 
 from nnclassroom import commands
-from nnclassroom.experiment import numbers, one_run, runs
+from nnclassroom.experiment import numbers, one_run, page_accuracy, runs
 from nnclassroom.experiment import page as experiment_page
+from nnclassroom.experiment.numbers import Experiment
 from nnclassroom.experiment.one_run import run_job
 from nnclassroom.experiment.plan import (
     Devices,
@@ -160,6 +161,46 @@ def test_two_members_come_to_what_one_does():
     assert sum(rows) >= 3 * (trained + held) + tested + 16 + trained % 16
 
 
+@pytest.mark.parametrize("slow", [1.0, 3.0])
+def test_unequal_members_learn_what_one_does_if_weighted_by_rows(slow):
+    plan = Plan("small", epochs=3, batch_sizes=(16,), images=12, height=18, width=24, cpu_steps=0)
+    plan, rows = replace(plan, cpu_share=0.2, slow=slow), []
+    parts = make_parts(plan)
+    alone = run_job(plan, Job(CPU, 16, 0), parts, ALONE, [])
+    two = Job(Devices("unequal", 2), 16, 0)
+    for found in simulate(lambda group: run_job(plan, two, parts, group, [], on_rows=rows.append), 2).results:
+        assert found["accuracies"] == alone["accuracies"] and found["accuracy"] == alone["accuracy"] > 0
+        assert found["shares"] == [0.2, 0.8]
+    assert {3, 13} <= set(rows)  # a batch of 16
+
+
+def test_the_share_of_a_slower_process_is_smaller_by_measurement():
+    plan = replace(TINY, epochs=1, slow=8.0)
+    job = Job(Devices("unequal", 2), 64, 0)
+    found = simulate(lambda group: run_job(plan, job, make_parts(plan), group, []), 2).results[0]["shares"]
+    assert sum(found) == pytest.approx(1, abs=1e-5) and 1 / 70 < found[0] < found[1]
+
+
+def test_validation_every_few_epochs_and_at_last():
+    plan = replace(TINY, epochs=5, validate_every=2, validation=0.25, validation_batch=3)
+    found = run_job(plan, Job(CPU, 16, 0), make_parts(plan), ALONE, [])
+    assert found["validated"] == [2, 4, 5] and len(found["accuracies"]) == len(found["seconds"]["validation"]) == 3
+    assert image_counts(plan)[1] == found["images_validated"] == 18
+    ends = [*found["ends"]["train"], *found["ends"]["validation"]]
+    assert (
+        len(found["ends"]["train"]) == 5
+        and max(ends) == found["ends"]["validation"][-1] >= sum(found["seconds"]["train"]) - 0.01
+    )
+
+
+def test_no_run_is_started_that_would_not_end_in_time(tmp_path):
+    plan, said = replace(TINY, runs=3, epochs=1), []
+    runs.run_all(plan, [CPU], tmp_path / "new", here, said.append, limit=5.0)  # less than starting is taken to last
+    assert len(runs.results_in(tmp_path / "new")) == 1 and "2 runs are left" in said[-1]
+    runs.run_all(plan, [CPU], tmp_path / "new", here, said.append)
+    assert len(runs.results_in(tmp_path / "new")) == 3
+
+
 def test_the_cpu_may_train_some_steps_only():
     plan = Plan("small", epochs=50, batch_sizes=(4,), images=8, height=12, width=16, cpu_steps=2)
     found = run_job(plan, Job(CPU, 4, 0), make_parts(plan), ALONE, [])
@@ -178,7 +219,9 @@ def result(kind, count, batch, run=1, seconds=100.0, watts=200.0, idle=70.0, gpu
     parts = {"train": [0.08 * seconds] * 10, "validation": [0.01 * seconds] * 10, "test": [0.1 * seconds]}
     found = {"kind": kind, "count": count, "batch": batch, "run": run, "name": "", "partial": False, "epochs": 10}
     found |= {"steps_an_epoch": 8, "images_an_epoch": 1000, "images_tested": 100, "parameters": 5, "finite": True}
-    found |= {"accuracies": [0.2 + 0.01 * run] * 10, "accuracy": 0.7 + 0.05 * run}
+    found |= {"accuracies": [0.2 + 0.01 * run] * 10, "accuracy": 0.7 + 0.05 * run, "validated": list(range(1, 11))}
+    found |= {"alike": False, "shares": None, "threads": 1, "images_validated": 20, "date": "2026-01-02T00:00:00"}
+    found |= {"ends": {name: [0.1 * seconds * n for n in range(1, 11)] for name in ("train", "validation")}}
     found |= {"energies": energies, "energy_is_trusted": True, "memory": {"all": 1e9, "batch": 1e6}}
     found |= {"power": {"seconds": [1, 2], "watts": [[watts] * 2] * gpus}, "machine": "M", "versions": {"n": "1"}}
     return found | {"seconds": parts, "not_measured": []} | more
@@ -263,8 +306,8 @@ class Page(HTMLParser):
             self.found.setdefault(self.open[-1], []).append(data)
 
 
-def page_of(tmp_path, results):
-    experiment_page.write(tmp_path / "page.html", Plan(epochs=10), results)
+def page_of(tmp_path, results, *others):
+    experiment_page.write(tmp_path / "page.html", Experiment("", Plan(epochs=10), results), *others)
     return Page((tmp_path / "page.html").read_text("utf-8"))
 
 
@@ -289,6 +332,41 @@ def test_the_page_says_what_was_not_measured_and_what_was_not_run_whole(tmp_path
     assert "no longer finite" in " ".join(broken.found["p"])
 
 
+def test_the_page_shows_the_experiments_of_subfolders_each_in_its_place(tmp_path):
+    few = [result("gpu", 1, 128), result("gpu", 2, 256, seconds=51.0)]
+    others = [Experiment("several", Plan(epochs=2), few)]
+    others += [Experiment("112x148", Plan(epochs=20, height=112, batch_sizes=(72, 128)), [result("gpu", 1, 72)])]
+    tenth = Plan(epochs=5, height=112, validation=0.1)
+    others += [Experiment(f"v{n}", replace(tenth, validate_every=n), [result("gpu", 1, 128)]) for n in (1, 5)]
+    both = [result("hybrid", 2, 128, alike=alike, shares=[0.04, 0.96]) for alike in (False, True)]
+    others += [Experiment("hybrid", Plan(epochs=9, height=112), [result("gpu", 1, 128), *both])]
+    others += [Experiment("mnist", Plan("mnist", epochs=8), [result("gpu", 1, 50)])]
+    page = page_of(tmp_path, measured(), *others)
+    heads = " ".join(page.found["h2"] + page.found["h3"])
+    for wanted in ("2 epochs on", "112 × 197 pixels, rate 0.05, 20 epochs", "What validation costs", "Unequal devices"):
+        assert heads.count(wanted) == 1
+    cells = page.found["td"]
+    assert {"4.0% + 96.0%", "CPU + 1 GPU, 128, counted alike", "here, 1 GPU, 50 (8 epochs)", "19.5 s"} <= set(cells)
+    assert cells.count("10%") == 2 and "--devices 1,2" in " ".join(page.found["p"])
+
+
+def test_an_efficiency_above_one_is_doubted(tmp_path):
+    one, two = result("cpu", 1, 128, threads=2), result("cpu", 2, 256, seconds=10.0, threads=1)
+    words = " ".join(page_of(tmp_path, [one, two]).found["p"])
+    assert "2 CPU processes, 128 each: an efficiency of 5.00 is suspect" in words and "threads" in words
+    fair = " ".join(page_of(tmp_path, [one, result("cpu", 2, 256, seconds=52.0)]).found["p"])
+    assert "suspect" not in fair
+
+
+def test_curves_have_the_least_mean_and_most_of_the_runs_and_a_collapse_is_found():
+    results = [result("gpu", 1, 128, run, accuracies=values) for run, values in ((1, [0.1, 0.5]), (2, [0.3, 0.7]))]
+    curve = numbers.curves_of(results)["1 GPU, 128"]
+    assert curve.least == [0.1, 0.5] and curve.mean == pytest.approx([0.2, 0.6]) and curve.most == [0.3, 0.7]
+    assert page_accuracy.collapse_of(curve) is None
+    fallen = replace(curve, mean=[0.2, 0.7, 0.4, 0.1, 0.6])
+    assert page_accuracy.collapse_of(fallen) == (0.7, 0.1)
+
+
 # ---- runs in a folder
 
 
@@ -309,7 +387,7 @@ def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         runs.run_all(plan, [CPU], folder, until_the_second, said.append)
     before = {file.name: file.stat().st_mtime_ns for file in (folder / "runs").iterdir()}
-    assert len(before) == 2 and len(runs.results_in(folder, plan, [CPU])) == 2
+    assert len(before) == 2 and len(runs.results_in(folder)) == 2
     runs.run_all(plan, [CPU], folder, here, said.append)
     assert "2 of 3 runs" in "".join(said)
     after = {file.name: file.stat().st_mtime_ns for file in (folder / "runs").iterdir()}
@@ -317,7 +395,7 @@ def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
     assert sorted(file.name for file in folder.iterdir()) == ["plan.json", "runs"]
     more = Plan(**(vars(plan) | {"runs": 4}))
     runs.run_all(more, [CPU], folder, here, said.append)
-    assert len(runs.results_in(folder, more, [CPU])) == 4
+    assert len(runs.results_in(folder)) == 4
 
 
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, ["nncourse: interrupted"]), (signal.SIGKILL, [])])
@@ -390,7 +468,7 @@ def test_the_command_does_all_of_it_at_tiny_size(tmp_path, capsys):
     files = sorted((out / "runs").iterdir())
     assert [file.stem for file in files] == ["cpu1-batch8-run1", "cpu2-batch16-run1", "cpu2-batch8-run1"]
     page = Page((out / "experiment.html").read_text("utf-8"))
-    assert "2 CPU processes, 4 each" in page.found["td"] and "Speedup" in page.found["h2"]
+    assert "2 CPU processes, 4 each" in page.found["td"] and "Speedup" in page.found["h3"]
     one, _, two = (json.loads(file.read_text()) for file in files)
     assert one["images_an_epoch"] == two["images_an_epoch"] == 27
 

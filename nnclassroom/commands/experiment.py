@@ -12,7 +12,7 @@ from nncourse.errors import CourseError
 
 def add_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("network", help="resnet34, resnet18, or small: one for trying, of two convolutions")
+    add("network", help="resnet34, resnet18, small: one for trying, of two convolutions; or mnist: 784-192-10 on MNIST")
     add(
         "--devices",
         default="cpu,1,2",
@@ -109,6 +109,6 @@ def run(options: Namespace) -> int:
     if status:
         return status
     page = options.out / "experiment.html"
-    experiment_page.write(page, plan, runs.results_in(options.out, plan, wanted))
+    experiment_page.write(page, *runs.experiments_in(options.out))
     print(f"experiment: {page}")
     return 0

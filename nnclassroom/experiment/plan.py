@@ -20,7 +20,9 @@ from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model.loaders import WAYS
 from nncourse.model.network import Network, make_network
 
-NETWORKS = "resnet34", "resnet18", "small"
+MNIST = "mnist"  # the thesis's first, small network: 784-192-10 on MNIST
+NETWORKS = "resnet34", "resnet18", "small", MNIST
+MNIST_COUNTS = 50_000, 10_000, 10_000
 TEST = 0.13  # of each class: of 9,000 images 1,170; validation takes 180, which leaves 7,650
 AUTO = 0.0  # the CPU's share is measured
 WORDS = {
@@ -192,7 +194,7 @@ def is_partial(plan: Plan, wanted: Devices) -> bool:
 
 @dataclass(frozen=True)
 class Parts:
-    """Images (n, 1, height, width) uint8 and one-hot targets, to train, validate and test with."""
+    """Images (n, 1, height, width) uint8, or (n, 784) of MNIST, and one-hot targets, to train, validate and test with."""
 
     train: tuple[np.ndarray, np.ndarray]
     validation: tuple[np.ndarray, np.ndarray]
@@ -201,13 +203,18 @@ class Parts:
 
 def image_counts(plan: Plan) -> tuple[int, int, int]:
     """The numbers of images to train, validate and test with: the same share of each class."""
+    if plan.network == MNIST:
+        return MNIST_COUNTS
     classes = len(datasets_silhouettes.CLASSES)
     tests, held = max(1, round(TEST * plan.images)), max(1, round(plan.validation * plan.images))
     return (plan.images - tests - held) * classes, held * classes, tests * classes
 
 
 def make_parts(plan: Plan) -> Parts:
-    """The silhouettes, by default 85, 2 and 13 % of each class: 7,650, 180 and 1,170 of 9,000."""
+    """The silhouettes, by default 85, 2 and 13 % of each class: 7,650, 180 and 1,170 of 9,000; or MNIST."""
+    if plan.network == MNIST:
+        train, validation = datasets.split(datasets.mnist("train"), MNIST_COUNTS[1] / sum(MNIST_COUNTS[:2]), plan.seed)
+        return Parts(*((part.X, part.Y) for part in (train, validation, datasets.mnist("test"))))
     data = datasets.silhouettes(plan.images, plan.seed, plan.height, plan.width, np.uint8)
     trained, held, tests = image_counts(plan)
     rest, test = datasets.split(data, tests / len(data.X), plan.seed)
@@ -228,6 +235,8 @@ def load_parts(path: Path) -> Parts:
 def make_experiment_network(plan: Plan, seed: int) -> Network:
     """The network of the plan for its images; "small" is one for trying, of two convolutions."""
     classes = len(datasets_silhouettes.CLASSES)
+    if plan.network == MNIST:
+        return make_network("784,192,10", seed=seed)
     if plan.network == "small":
         pool = max(1, min(plan.height, plan.width) // 6)
         words = f"image1x{plan.height}x{plan.width},conv4x3same,conv4x3same,pool{pool},{classes}"

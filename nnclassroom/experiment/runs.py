@@ -12,11 +12,22 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
 
 from nnclassroom.arguments import PROGRAM
+from nnclassroom.experiment.numbers import Experiment, Result
 from nnclassroom.experiment.one_run import run_job
-from nnclassroom.experiment.plan import Devices, Job, Plan, job_called, jobs, load_parts, make_parts, save_parts
+from nnclassroom.experiment.plan import (
+    WORDS,
+    Devices,
+    Job,
+    Plan,
+    image_counts,
+    job_called,
+    jobs,
+    load_parts,
+    make_parts,
+    save_parts,
+)
 from nncourse import device as devices
 from nncourse.errors import CourseError, reason_of, write_atomically
 from nncourse.group import Group
@@ -58,12 +69,12 @@ def run_all(
         return 0
     images = folder / "images.npz"
     if not images.exists():
-        say(f"drawing {9 * plan.images} images")
+        say(f"preparing {sum(image_counts(plan)):,} images")
         write_atomically(images, lambda new: save_parts(make_parts(plan), new))
     for number, job in enumerate(missing, 1):
         if number > 1 and plan.pause:
             time.sleep(plan.pause)
-        if time.perf_counter() + expected(job, results_in(folder, plan, wanted)) > over:
+        if time.perf_counter() + expected(job, results_in(folder)) > over:
             say(f"{len(missing) - number + 1} runs are left: the same command goes on with them")
             return 0
         say(f"run {number} of {len(missing)}: {job.name}")
@@ -79,7 +90,7 @@ def run_all(
     return 0
 
 
-def expected(job: Job, done: Sequence[dict[str, Any]]) -> float:
+def expected(job: Job, done: Sequence[Result]) -> float:
     """The seconds of the longest run so far, on the same devices if there is one; 0 if there is none."""
     alike = [each for each in done if (each["kind"], each["count"]) == (job.devices.kind, job.devices.count)]
     return max((sum(map(sum, each["seconds"].values())) + STARTING for each in alike or done), default=0.0)
@@ -151,16 +162,23 @@ def joined(job: Job, heart: Heartbeat | None) -> Group:
     return member.join_unlike(each, heart) if heart and len(set(each)) > 1 else member.join(each[0], heart)
 
 
-def in_lines(result: dict[str, Any]) -> str:
+def in_lines(result: Result) -> str:
     """JSON with a line for each of its entries."""
     lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in result.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def results_in(folder: Path, plan: Plan, wanted: Sequence[Devices]) -> list[dict[str, Any]]:
-    """The results of the runs that are done, in the order of the jobs."""
-    files = [file_of(folder, job) for job in jobs(plan, wanted)]
-    return [json.loads(file.read_text("utf-8")) for file in files if file.exists()]
+def results_in(folder: Path) -> list[Result]:
+    """The results of the runs that are done, by devices, batch and number."""
+    found = [json.loads(file.read_text("utf-8")) for file in (folder / "runs").glob("*.json")]
+    kinds = list(WORDS)
+    return sorted(found, key=lambda each: (kinds.index(each["kind"]), each["count"], each["batch"], each["run"]))
+
+
+def experiments_in(folder: Path) -> list[Experiment]:
+    """The experiment of a folder, then those of its subfolders."""
+    others = sorted(path.parent for path in folder.glob("*/plan.json"))
+    return [Experiment(each.name, read_plan(each), results_in(each)) for each in (folder, *others)]
 
 
 def file_of(folder: Path, job: Job) -> Path:
@@ -211,7 +229,7 @@ def refuse_missing(wanted: Sequence[Devices]) -> None:
         raise CourseError(f"wanted {most} GPUs, {there} can be used: ask for fewer, or run it where there are more")
 
 
-def said_of(result: dict[str, Any]) -> str:
+def said_of(result: Result) -> str:
     """A line that sums up a run."""
     seconds = {name: sum(values) for name, values in result["seconds"].items()}
     steps = f"{result['steps_an_epoch']} steps only" if result["partial"] else f"{result['epochs']} epochs"
