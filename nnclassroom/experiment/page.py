@@ -33,7 +33,7 @@ def write(path: Path, own: Experiment, *others: Experiment) -> None:
         page_accuracy.sizes([each for each in rest if each not in same]),
         page_times.validation(validated),
         *map(page_unlike.unlike, unlike),
-        page_energy.energy(own),
+        page_energy.energy(own, same),
         memory(own),
         page_accuracy.small_network(small),
         the_thesis(),
@@ -65,7 +65,8 @@ def head(own: Experiment) -> str:
     versions = {name: version for result in results for name, version in result["versions"].items()}
     size = f"{results[0]['parameters']:,} parameters, " if results else ""
     trained, _, tested = image_counts(plan)
-    data = f"{9 * plan.images:,} generated silhouettes of {plan.height} × {plan.width} pixels in 9 classes, in place of the thesis’s fish"
+    drawn = f"{9 * plan.images:,} generated silhouettes of {plan.height} × {plan.width} pixels in 9 classes"
+    data = f"{drawn}, in place of the thesis’s fish"
     lines = [
         ("date", datetime.date.today().isoformat()),
         ("machine", "; ".join(machines)),

@@ -37,9 +37,9 @@ def accuracies(own: Experiment) -> str:
     notes = [f"In {', '.join(broken)} the parameters are no longer finite: take a smaller rate."] if broken else []
     notes += [
         "The mean of the runs; the area between the least and the greatest. The thesis’s figures are 4.5 and 4.6.",
-        "Two GPUs with 64 images each compute what one does with 128, and with 128 each what one does with 256: the same "
-        "gradient, to rounding. Batch normalisation is the exception. Each GPU normalises by the mean and variance of its "
-        "own images alone.",
+        "Two GPUs with 64 images each compute what one does with 128, and with 128 each what one does with 256: the "
+        "same gradient, to rounding. Batch normalisation is the exception: each GPU normalises by the mean and "
+        "variance of its own images alone.",
     ]
     heads = ["on the test images", "runs", "least", "mean", "most", "the thesis"]
     return f"<h2>Accuracy</h2>{table(lines, heads)}{image(figure, text, whole=True)}{paragraphs(notes)}"
@@ -51,9 +51,9 @@ def sizes(experiments: Sequence[Experiment]) -> str:
     if not parts:
         return ""
     about = (
-        "The thesis’s figures 3.5 and 3.6. Its larger images, 222 × 295, took longer and were less stable, and with batch "
-        "72 the accuracy collapsed: it blamed the rate. Its smaller ones, 112 × 148, learnt worse with larger batches, "
-        "not above 60 % beyond 128, and the time fell by 3 % only."
+        "The thesis’s figures 3.5 and 3.6. With its larger images, 222 × 295, training was slower and less stable, and "
+        "at batch 72 the accuracy collapsed: it blamed the rate. With its smaller ones, 112 × 148, it was worse the "
+        "larger the batch, at most 60 % beyond 128, and its time fell by 3 % only."
     )
     return f"<h2>Batch and image size</h2>{paragraphs([about])}{''.join(parts)}"
 
@@ -103,8 +103,8 @@ def small_network(experiments: Sequence[Experiment]) -> str:
                 time = seconds(row.loop + row.test)
                 lines.append([f"here, {row.label} ({each.plan.epochs} epochs)", f"{row.accuracy[1]:.0%}", time])
     notes = [
-        "784-192-10 on MNIST, 8 epochs, batch 50, SGD with rate 0.5. The network is so small that PyTorch was slower on the "
-        "GPU: each operation waits for its launch."
+        "784-192-10 on MNIST, 8 epochs, batch 50, SGD with rate 0.5. The network is so small that PyTorch was slower "
+        "on the GPU: each operation waits for its launch."
     ]
     if len(lines) == len(thesis.FRAMEWORKS):
         options = "--devices cpu,1 --epochs 8 --batch-size 50 --learning-rate 0.5 --cpu-steps 0"

@@ -16,15 +16,23 @@ EACH = 8  # most devices in a figure of the power
 CLOSE = 3  # epochs in the enlarged part of such a figure
 
 
-def energy(own: Experiment) -> str:
-    """Table 4.2, figures 4.7, 4.8 and 4.12; or why energy cannot be measured here."""
+def energy(own: Experiment, short: Sequence[Experiment] = ()) -> str:
+    """Table 4.2, figures 4.7, 4.8 and 4.12, of the experiment and of short ones; or why energy cannot be measured."""
+    parts = [_energy(own)]
+    for each in short:
+        if any(row.consumed for row in each.rows):
+            parts.append(f"<h3>{each.plan.epochs} epochs</h3>{_energy(each)}")
+    return f"<h2>Energy</h2>{''.join(parts)}"
+
+
+def _energy(own: Experiment) -> str:
     rows, results = own.rows, own.results
     base = numbers.base_of(rows)
     missing = dict.fromkeys(in_words(line) for result in results for line in result["not_measured"])
     notes = [f"{line[0].upper()}{line[1:]}." for line in missing]
     measured = [row for row in rows if row.consumed]
     if not measured:
-        return f"<h2>Energy</h2>{paragraphs(notes)}"
+        return paragraphs(notes)
     reference = base.consumed if base else None
     lines = []
     for row in measured:
@@ -47,7 +55,7 @@ def energy(own: Experiment) -> str:
     heads = ["", "J", "J above idle", "J of all", "EDP", "EDP above idle", "EDP of all"]
     figures = _bars(measured, reference)
     figures += "".join(_power(result) for result in results if result["run"] == 1 and result["power"]["seconds"])
-    return f"<h2>Energy</h2>{table(lines, heads)}{paragraphs([about, *notes])}{figures}"
+    return f"{table(lines, heads)}{paragraphs([about, *notes])}{figures}"
 
 
 def _bars(rows: Sequence[Row], reference: numbers.Consumed | None) -> str:
@@ -62,7 +70,7 @@ def _bars(rows: Sequence[Row], reference: numbers.Consumed | None) -> str:
         axes.bar([place + 0.2 for place in places], [each[side] for each in every], 0.36, label="all", hatch="//")
         axes.set(ylabel=ylabel, xticks=places, xticklabels=labels)
         axes.tick_params("x", rotation=20)
-    left.legend(frameon=False, fontsize=8)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper right", ncols=2, frameon=False, fontsize=8)
     said = "; ".join(
         f"{label}: {joules:.4g} J, EDP {edp:.3g}" for label, (joules, edp) in zip(labels, used, strict=True)
     )
@@ -82,8 +90,8 @@ def _power(result: Result) -> str:
     whole.set_ylim(bottom=0)
     whole.legend(frameon=False, fontsize=8)
     _enlarge(close, ends, whole.get_ylim())
-    text = f"Power over time, {numbers.label_of(result)}; on the right the ends of the epochs are marked. {'; '.join(said)}"
-    return image(figure, text, whole=True)
+    text = f"Power over time, {numbers.label_of(result)}; on the right the ends of epochs are marked."
+    return image(figure, f"{text} {'; '.join(said)}", whole=True)
 
 
 def _enlarge(axes: Any, ends: Sequence[float], ylim: tuple[float, float]) -> None:

@@ -47,4 +47,4 @@ def plot_bars(axes: Any, labels: Sequence[str], parts: Mapping[str, Sequence[flo
     axes.invert_yaxis()
     axes.set(xlabel=xlabel)
     if len(parts) > 1:
-        axes.legend(frameon=False, fontsize=8)
+        axes.figure.legend(loc="outside upper right", ncols=len(parts), frameon=False, fontsize=8)

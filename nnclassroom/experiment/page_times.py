@@ -32,7 +32,7 @@ def short(other: Experiment) -> str:
         return ""
     rows = other.rows
     dates = sorted({result["date"][:10] for result in other.results})
-    about = f"{other.results[0]['machine']}, {dates[-1]}. For times: {other.plan.epochs} epochs say nothing of the accuracy."
+    about = f"{other.results[0]['machine']}, {dates[-1]}. So few epochs are for times, and say nothing of accuracy."
     again = f"nncourse experiment {other.plan.network} --devices {words_of(other)} --out FOLDER"
     heading = f"<h3>{other.plan.epochs} epochs on {', '.join(dict.fromkeys(kind_of(row) for row in rows))}</h3>"
     notes = paragraphs([about, f"All epochs, on your devices: {again}"])
@@ -79,12 +79,12 @@ def times_table(rows: Sequence[Row], base: Row | None) -> str:
 
 def suspicion(row: Row, base: Row, efficiency: float) -> str:
     """Why an efficiency above 1 is not to be believed as it stands."""
-    said = f"{row.label}: an efficiency of {efficiency:.2f} is suspect. {row.count} devices do the work of one, and exchange besides."
+    said = f"{row.label}: an efficiency of {efficiency:.2f} is suspect. Together they do the work of one, and exchange."
     if row.threads != base.threads:
         return f"{said} They had {row.threads} threads each, {base.label} {base.threads}: say --threads."
     return (
-        f"{said} Either other programs slowed down {base.label}, which more runs would show, or its data did not fit a "
-        "cache that each share fits."
+        f"{said} Either other programs slowed down {base.label}, which more runs would show, or its batch did not fit "
+        "a cache that each part of it fits."
     )
 
 
@@ -169,10 +169,10 @@ def validation(experiments: Sequence[Experiment]) -> str:
         "of all time",
     ]
     about = (
-        "The thesis’s figure 3.7: 10 % of its images took longer to validate than 70 % to train with, until it kept 1 % "
-        "only. It does not say why. A pass forwards is about a third of a training step’s work, so 10 % should take a "
-        "twentieth of the time. But its pseudo-code 3.3 validates image by image, and gives a batch size for training "
-        "alone. One image at a time leaves most of a GPU idle: the last column of such a run shows it."
+        "The thesis’s figure 3.7: to validate 10 % of its images took longer than to train with 70 %, until it kept 1 % "
+        "only. It does not say why. A forward pass is about a third of a step’s work, so 10 % should take a twentieth "
+        "of the time. But its pseudo-code 3.3 validates image by image, and its batch size is for training alone. One "
+        "image at a time leaves most of a GPU idle. The run with 1 at once shows what that costs here."
     )
     plan = experiments[0].plan
     size = f"<h2>What validation costs</h2>{paragraphs([f'{plan.network}, {plan.height} × {plan.width} pixels.'])}"

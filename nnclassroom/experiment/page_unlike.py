@@ -23,12 +23,11 @@ def unlike(each: Experiment) -> str:
     plot_bars(right, [row.label for row in rows], {"training": [row.loop for row in rows]}, "training, s")
     text = f"Accuracy by epoch and time of training. {curves_in_words(curves)}"
     about = (
-        "The thesis’s figure 3.3: with a twelfth of a GPU’s images for the CPU, training was slower than on one GPU, less "
-        "accurate and less stable. Shares by speed let all devices end together, but the CPU has to exchange and to feed "
-        "the GPUs besides.",
-        "A gradient is a mean over a device’s images. The gradient of the batch is the sum of these, each weighted by its "
-        "images over all images. Counted alike, as the thesis’s were, few images move the network as much as many, and "
-        "each of them many times as much as one of the others.",
+        "The thesis’s figure 3.3: with a twelfth of a GPU’s images for the CPU, training was slower than on one GPU, "
+        "less accurate and less stable. Shares by speed let all devices end together. But the CPU also feeds the GPUs, "
+        "and gradients have to be exchanged.",
+        "A device’s gradient is a mean over its images. The gradient of the batch is the sum of these, each weighted by "
+        "its images over all images. Counted alike, as the thesis’s were, few images move the network as much as many.",
     )
     plan = each.plan
     size = f"{plan.network}, {plan.height} × {plan.width} pixels, {plan.epochs} epochs"

@@ -194,7 +194,7 @@ def is_partial(plan: Plan, wanted: Devices) -> bool:
 
 @dataclass(frozen=True)
 class Parts:
-    """Images (n, 1, height, width) uint8, or (n, 784) of MNIST, and one-hot targets, to train, validate and test with."""
+    """Images (n, 1, height, width) uint8, MNIST's (n, 784), and one-hot targets, to train, validate and test with."""
 
     train: tuple[np.ndarray, np.ndarray]
     validation: tuple[np.ndarray, np.ndarray]

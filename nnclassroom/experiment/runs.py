@@ -172,13 +172,16 @@ def results_in(folder: Path) -> list[Result]:
     """The results of the runs that are done, by devices, batch and number."""
     found = [json.loads(file.read_text("utf-8")) for file in (folder / "runs").glob("*.json")]
     kinds = list(WORDS)
-    return sorted(found, key=lambda each: (kinds.index(each["kind"]), each["count"], each["batch"], each["run"]))
+    return sorted(
+        found,
+        key=lambda each: (kinds.index(each["kind"]), *(each[name] for name in ("count", "batch", "alike", "run"))),
+    )
 
 
 def experiments_in(folder: Path) -> list[Experiment]:
-    """The experiment of a folder, then those of its subfolders."""
-    others = sorted(path.parent for path in folder.glob("*/plan.json"))
-    return [Experiment(each.name, read_plan(each), results_in(each)) for each in (folder, *others)]
+    """The experiment of a folder, if there is one, then those of its subfolders."""
+    plans = [*folder.glob("plan.json"), *sorted(folder.glob("*/plan.json"))]
+    return [Experiment(each.parent.name, read_plan(each.parent), results_in(each.parent)) for each in plans]
 
 
 def file_of(folder: Path, job: Job) -> Path:
