@@ -169,7 +169,7 @@ def validation(experiments: Sequence[Experiment]) -> str:
         "of all time",
     ]
     about = (
-        "The thesis’s figure 3.7: to validate 10 % of its images took longer than to train with 70 %, until it kept 1 % "
+        "The thesis’s figure 3.7: validating 10 % of its images took longer than training on 70 %, until it kept 1 % "
         "only. It does not say why. A forward pass is about a third of a step’s work, so 10 % should take a twentieth "
         "of the time. But its pseudo-code 3.3 validates image by image, and its batch size is for training alone. One "
         "image at a time leaves most of a GPU idle. The run with 1 at once shows what that costs here."

@@ -26,8 +26,8 @@ def unlike(each: Experiment) -> str:
         "The thesis’s figure 3.3: with a twelfth of a GPU’s images for the CPU, training was slower than on one GPU, "
         "less accurate and less stable. Shares by speed let all devices end together. But the CPU also feeds the GPUs, "
         "and gradients have to be exchanged.",
-        "A device’s gradient is a mean over its images. The gradient of the batch is the sum of these, each weighted by "
-        "its images over all images. Counted alike, as the thesis’s were, few images move the network as much as many.",
+        "A device’s gradient is a mean over its images. The gradient of the batch is the sum of these, each times its "
+        "images over all images. Counted alike, as the thesis’s were, few images move the network as much as many.",
     )
     plan = each.plan
     size = f"{plan.network}, {plan.height} × {plan.width} pixels, {plan.epochs} epochs"
