@@ -39,6 +39,9 @@ RECORDS = (  # in the order in which they are recorded
     Record("validation_10_every_5", f"{TRIED} --size {SMALL} --validation 0.1 --validate-every 5", 40),
     Record("validation_10_one_by_one", f"{TRIED} --size {SMALL} --validation 0.1 --validation-batch 1", 120),
     Record("hybrid", f"--devices 1,cpu+1 --runs 1 --epochs 10 --size {SMALL} --cpu-share 0.04", 500),
+    Record(
+        "mnist", "--devices cpu,1 --runs 1 --epochs 8 --batch-size 50 --learning-rate 0.5 --cpu-steps 0 --threads 1", 60
+    ),
     Record("several_gpus", "--devices 1,2 --runs 1 --epochs 2", 60),
 )
 
@@ -57,9 +60,17 @@ def main() -> int:
         left = over - time.monotonic()
         if record.folder not in only or left < record.seconds:
             continue
-        words = [*shlex.split(record.options), "--out", str(options.out / record.folder), "--limit", f"{left:.0f}"]
-        print(f"nncourse experiment resnet34 {shlex.join(words)}", flush=True)
-        if status := subprocess.run([sys.executable, "-m", "nnclassroom", "experiment", "resnet34", *words]).returncode:
+        network = "mnist" if record.folder == "mnist" else "resnet34"
+        words = [
+            network,
+            *shlex.split(record.options),
+            "--out",
+            str(options.out / record.folder),
+            "--limit",
+            f"{left:.0f}",
+        ]
+        print(f"nncourse experiment {shlex.join(words)}", flush=True)
+        if status := subprocess.run([sys.executable, "-m", "nnclassroom", "experiment", *words]).returncode:
             return status
     return 0
 
