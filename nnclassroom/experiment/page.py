@@ -115,4 +115,4 @@ def the_thesis() -> str:
         "ResNet-34 on 9,000 fish masks of 148 × 197 pixels, 100 epochs, batch 128, SGD with rate 0.05; two Tesla K20m "
         "and two Xeon E5-2620. Energy from power readings every 0.5 s. EDP is over that of one GPU."
     )
-    return f"<h2>The thesis’s own numbers</h2>{table(thesis.ROWS, thesis.COLUMNS)}{paragraphs([about])}"
+    return f"<h2>The thesis’s own numbers</h2>{table(thesis.THESIS, thesis.THESIS_COLUMNS)}{paragraphs([about])}"

@@ -1,8 +1,8 @@
 """The Cantabria thesis's own numbers, by its tables and figures: two Tesla K20m, two Xeon E5-2620, PyTorch."""
 
 # Tables 4.1 and 4.2, figures 4.4 and 4.6.
-COLUMNS = ("", "speedup", "of the loop", "efficiency", "energy J", "with idle", "EDP", "with idle", "accuracy")
-ROWS = (
+THESIS_COLUMNS = ("", "speedup", "of the loop", "efficiency", "energy J", "with idle", "EDP", "with idle", "accuracy")
+THESIS = (
     ("CPU", "1/11.8", "–", "–", "8.48e6", "1.11e7", "86.65", "103.79", "80 %"),
     ("1 GPU", "1", "1", "1", "1.17e6", "1.28e6", "1", "1", "80 %"),
     ("1 GPU, DDP", "< 1", "–", "–", "1.18e6", "1.29e6", "1.02", "1.02", "80 %"),

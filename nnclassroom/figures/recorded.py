@@ -19,7 +19,7 @@ counting()            confusion_matrix with atomics, by the number of cells
 import statistics
 from collections.abc import Sequence
 
-from nnclassroom.experiment import thesis as the_thesis
+from nnclassroom.experiment.thesis import THESIS, THESIS_COLUMNS
 from nnclassroom.figures import overheads
 from nnclassroom.formats import duration
 from nnclassroom.recorded_words import in_words
@@ -258,4 +258,4 @@ def _devices_row(library: str, count: int, each: dict) -> list[str]:
 
 def thesis() -> str:
     """The thesis's table of speedup, efficiency, energy, EDP and accuracy."""
-    return f"two Tesla K20m (the Cantabria thesis)\n{table(the_thesis.COLUMNS, the_thesis.ROWS)}"
+    return f"two Tesla K20m (the Cantabria thesis)\n{table(THESIS_COLUMNS, THESIS)}"
