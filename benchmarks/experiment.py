@@ -33,12 +33,12 @@ RECORDS = (  # in the order in which they are recorded
     Record(
         "large_rate", f"--devices 1 --runs 1 --epochs 20 --batch-size 72,128 --size {LARGE} --learning-rate 0.2", 190
     ),
-    Record("alone", "--devices cpu,1,group1 --runs 3 --epochs 3", 120),
+    Record("alone", "--devices cpu,1,group1 --runs 3 --epochs 3", 300),
     Record("validation_2", f"{TRIED} --size {SMALL}", 40),
     Record("validation_10", f"{TRIED} --size {SMALL} --validation 0.1", 40),
     Record("validation_10_every_5", f"{TRIED} --size {SMALL} --validation 0.1 --validate-every 5", 40),
     Record("validation_10_one_by_one", f"{TRIED} --size {SMALL} --validation 0.1 --validation-batch 1", 120),
-    Record("hybrid", f"--devices 1,cpu+1 --runs 1 --epochs 10 --size {SMALL} --cpu-share 0.04", 500),
+    Record("hybrid", "--devices 1,cpu+1 --runs 1 --epochs 15 --size 74x99 --cpu-share 0.04", 450),
     Record(
         "mnist", "--devices cpu,1 --runs 1 --epochs 8 --batch-size 50 --learning-rate 0.5 --cpu-steps 0 --threads 1", 60
     ),
