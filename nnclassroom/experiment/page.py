@@ -34,9 +34,9 @@ def write(path: Path, own: Experiment, *others: Experiment) -> None:
         page_times.validation(validated),
         *map(page_unlike.unlike, unlike),
         page_energy.energy(own, same),
+        the_thesis(),
         memory(own),
         page_accuracy.small_network(small),
-        the_thesis(),
     ]
     page = document(f"nncourse: {own.plan.network} on one device and on several", "".join(parts))
     write_atomically(path, lambda new: new.write_text(page, "utf-8"))
