@@ -194,7 +194,7 @@ def _of_family(operation: Operation, name: str, emulate: bool) -> tuple[Kernel, 
     kernels = operation.kernels
     kernel = kernels.get(name)
     if name == "cuda":
-        cuda = [each for each in kernels.values() if isinstance(each, CudaKernel) and each.deterministic]
+        cuda = [each for each in kernels.values() if each.cuda and each.deterministic]
         kernel = next((each for each in cuda if each.default), cuda[-1] if cuda else None)
     if kernel:
         return kernel, False

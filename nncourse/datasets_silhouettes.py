@@ -1,6 +1,7 @@
 """Grey silhouettes of made-up fish in nine classes: a stand-in for the fish masks of a study of training on two GPUs.
 
 No image is of a real fish. A class is a tail (forked, round or pointed) with a back fin (in front, behind, or both).
+The places in front and behind overlap: of a third of the single fins nobody can tell, so at most 89 % can be right.
 Body, size, turn, side, place, outline, grey and noise are drawn for each image, and say nothing about its class.
 """
 
@@ -84,9 +85,9 @@ def outlines(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     long = np.choose(tails, [0.85, 0.4, 0.65])[:, None] * drawn_from(0.85, 1.15)
     behind = np.abs(angle - math.pi)
     r += long * np.exp(-(((behind - apart) / narrow) ** 2))
-    # Back fins in front of the middle or behind it; a belly fin, which all have, anywhere.
+    # Back fins in front or behind, at places that overlap; a belly fin, which all have, anywhere.
     high = drawn_from(0.16, 0.28)
-    for where, has in ((drawn_from(1.1, 1.35), fins != 1), (drawn_from(1.95, 2.2), fins != 0)):
+    for where, has in ((drawn_from(1.05, 1.65), fins != 1), (drawn_from(1.45, 2.05), fins != 0)):
         r += has[:, None] * high * _bump(angle - where, 0.16)
     r += drawn_from(0.05, 0.22) * _bump(angle - drawn_from(4.2, 5.2), 0.15)
     return r

@@ -85,6 +85,20 @@ def describe(device: str = "cpu") -> str:
     return f"{name}, {chip['multiProcessorCount']} multiprocessors, {memory:.0f} GiB, sm_{chip['major']}{chip['minor']}"
 
 
+def multiprocessors() -> int:
+    """The number of multiprocessors of the current GPU."""
+    import cupy
+
+    return _multiprocessors(cupy.cuda.runtime.getDevice())
+
+
+@functools.cache
+def _multiprocessors(device: int) -> int:
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"]
+
+
 def versions() -> dict[str, str]:
     """Versions of nncourse, Python and the imported numerical libraries, for reports and model files."""
     from nncourse import __version__

@@ -1,10 +1,13 @@
 """The gradients of a convolution against finite differences and PyTorch, and the memory that they need."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import nncourse.kernels.convolution_backpropagation as module
+from cuda_on_cpu.faults import EmulationError
 from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.convolution_backpropagation import (
     convolution_bias_gradient,
@@ -101,3 +104,46 @@ def test_filters_larger_than_the_room_in_shared_memory(windows, rng, emulator):
     given = D, W, *windows[2:4], *windows[6:]
     wanted = convolution_input_gradient["numpy"](*given)
     np.testing.assert_allclose(convolution_input_gradient["shared"](*given), wanted, rtol=1e-4, atol=1e-3)
+
+
+# Few and many filters, sums in one part and in several, a last part that is shorter, and strides.
+SPLIT = [
+    (1, 3, 9, 8, 5, 3, 1, 1, 1),
+    (7, 2, 13, 11, 70, 2, 2, 0, 1),
+    (4, 15, 16, 17, 3, 3, 1, 1, 1),
+    (3, 2, 17, 16, 130, 5, 1, 2, 2),
+    (2, 33, 20, 19, 65, 3, 3, 2, 0),
+]
+
+
+def difference_of_split(windows, rng):
+    """The largest error of the kernel whose sums are split among blocks, over the largest weight's gradient."""
+    A, _, _, D = arguments(windows, rng, np.float32)
+    right = convolution_weight_gradient.reference(D, A, *windows[5:])
+    return np.abs(convolution_weight_gradient["implicit_gemm"](D, A, *windows[5:]) - right).max() / np.abs(right).max()
+
+
+@pytest.mark.parametrize("windows", SPLIT)
+def test_weight_gradient_whose_sums_are_split(windows, rng, emulator):
+    assert difference_of_split(windows, rng) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("there = pixel < end", "there = pixel < batch * plane"),  # the next part's pixels are added too
+        ("y += DEPTH / w_out % h_out + (x >= w_out)", "y += DEPTH / w_out % h_out"),
+        ("part < count", "part < count - 1"),
+        ("blockIdx.y * span", "0 * span"),
+        ("o0 + row_load + e * APART < c_out", "true"),  # the next sample's deltas
+        ("/ batch;", ";"),
+    ],
+)
+def test_mistakes_in_split_sums_are_seen(right, wrong, rng, emulator, monkeypatch):
+    assert right in module.WEIGHT_TILES.text
+    mutant = replace(module.WEIGHT_TILES, text=module.WEIGHT_TILES.text.replace(right, wrong))
+    monkeypatch.setattr(module, "WEIGHT_TILES", mutant)
+    try:
+        assert max(difference_of_split(windows, rng) for windows in SPLIT) > 1e-3
+    except EmulationError as error:
+        assert error.kind == "bounds"

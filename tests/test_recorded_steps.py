@@ -12,6 +12,7 @@ from benchmarks.recorded import naive_backend
 from cuda_on_cpu.source import parameters
 from nncourse.backend import choose
 from nncourse.group import ALONE, Alone
+from nncourse.kernels import convolution_backpropagation
 from nncourse.kernels import kernel as kernels
 from nncourse.model import recorded_steps
 from nncourse.model.data_parallel import Part, data_parallel_epoch, parts_of_epoch
@@ -73,7 +74,8 @@ def cuda(cuda_somewhere, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     for name, there in (("Recording", Recording), ("Launch", Launch)):
         monkeypatch.setattr(recorded_steps, name, there)
-    monkeypatch.setattr(kernels, "launch", launch)
+    for module in (kernels, convolution_backpropagation):
+        monkeypatch.setattr(module, "launch", launch)
     monkeypatch.setattr(recorded_steps, "MOST_STEPS", 2)
     return choose("cuda", emulate=True)
 

@@ -37,15 +37,17 @@ def test_no_two_images_are_the_same_and_a_class_is_not_told_by_how_light_it_is()
 def test_outlines_differ_by_class_and_are_what_their_names_say():
     rng = np.random.default_rng(0)
     behind, between = 512, round((math.pi - 0.26) / (2 * math.pi) * datasets_silhouettes.ANGLES)
-    front, rear = (round(angle / (2 * math.pi) * datasets_silhouettes.ANGLES) for angle in (1.22, 2.07))
+    front, rear = (round(angle / (2 * math.pi) * datasets_silhouettes.ANGLES) for angle in (1.25, 1.85))
     found = {}
     for label, name in enumerate(datasets_silhouettes.CLASSES):
         found[name] = datasets_silhouettes.outlines(np.full(200, label), rng).mean(axis=0)
         assert found[name].min() > 0.2
     for name, outline in found.items():
         assert (outline[between] > outline[behind] + 0.2) == name.startswith("forked")
-        tall_front, tall_rear = outline[front] > 0.53, outline[rear] > 0.56
-        assert (tall_front, tall_rear) == ("behind" not in name, "front" not in name), name
+        in_front, at_rear = (found[f"{name.split(',')[0]}, fin {where}"] for where in ("in front", "behind"))
+        assert in_front[front] > at_rear[front] + 0.04 and at_rear[rear] > in_front[rear] + 0.04
+        assert outline[front] > at_rear[front] + 0.04 or "behind" in name
+        assert outline[rear] > in_front[rear] + 0.04 or "in front" in name
     assert found["pointed tail, two fins"][behind] > found["round tail, two fins"][behind]
 
 

@@ -127,8 +127,9 @@ def check(
     kernel = operation.kernel_of(kernel, device)
     device = _place(operation, kernel, device)
     run = runner(operation, kernel, device)
-    too_many = {"too_many": partial(_too_many, kernel)} if device == "emulator" else {}
-    fixed = kernel.fixed_threads if isinstance(kernel, CudaKernel) else 0
+    launched = isinstance(kernel, CudaKernel)
+    too_many = {"too_many": partial(_too_many, kernel)} if launched and device == "emulator" else {}
+    fixed = kernel.fixed_threads if launched else 0
     if fixed > MOST_FIXED:
         said = f"a launch of {fixed:,} threads along an axis, whatever the sizes: wanted at most {MOST_FIXED:,}"
         said += ", in a loop over the elements, or a --grid by names of sizes"
@@ -258,9 +259,8 @@ def _late(run: Runner, options: Mapping[str, Any], case: Case, seconds: float) -
     return found if isinstance(found, Fault) and found.kind == "time limit" else None
 
 
-def _too_many(kernel: Kernel, case: Case) -> bool:
+def _too_many(kernel: CudaKernel, case: Case) -> bool:
     """Whether the emulator would take too long for a launch. CourseError for a launch that no GPU accepts."""
-    assert isinstance(kernel, CudaKernel)
     return kernel.threads(*case.arguments) > MOST_THREADS["__sync" in kernel.source.text]
 
 

@@ -6,7 +6,8 @@
 //   tree             a block computes one weight, or one bias: its threads share the pixels of D
 //   tiles            a block computes 8 x 8 weights: 8 filters and 8 weights of each
 //   shared           a thread computes a pixel in 8 channels; the filters are in shared memory
-//   implicit_gemm    in convolution_backpropagation_tiles.cu: a product of two matrices, one of which is never made
+//   implicit_gemm    in convolution_weight_gradient_tiles.cu and convolution_input_gradient_tiles.cu: a product of two
+//                    matrices, one of which is never made
 //   nncourse check convolution_weight_gradient --kernel tree       against the reference
 //   nncourse time convolution_input_gradient                       beside this machine's limits
 

@@ -4,8 +4,13 @@ Images are (batch, channels, height, width). The gradients of weights and biases
 with respect to the input is a sum, which the layer below multiplies by its slope.
 """
 
+import functools
+from math import ceil
+
 import numpy as np
 
+from nncourse.cuda.launch import launch
+from nncourse.device import array_module, multiprocessors, on_gpu
 from nncourse.kernels.convolution import EXCHANGED, NO_STRIDE, TRANSPOSED, TURNED
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.dense import ON_TILES
@@ -394,7 +399,7 @@ def input_gradient_fused(D, W, h_in, w_in, stride, before, after):
 
 SOURCE = cuda_beside(__file__)
 convolution_weight_gradient.cuda_kernel("naive", SOURCE)
-convolution_weight_gradient.cuda_kernel("tree", SOURCE, grid=("c_out * c_in * k * k",), default=True)
+convolution_weight_gradient.cuda_kernel("tree", SOURCE, grid=("c_out * c_in * k * k",))
 convolution_weight_gradient.cuda_kernel("tiles", SOURCE, grid=("(c_in * k * k + 7) // 8", "(c_out + 7) // 8"))
 convolution_bias_gradient.cuda_kernel("naive", SOURCE)
 convolution_bias_gradient.cuda_kernel("tree", SOURCE, block=512, grid=("c_out",))
@@ -402,6 +407,44 @@ convolution_input_gradient.cuda_kernel("naive", SOURCE)
 PIXELS_OF_CHANNELS = "(batch * h_in * w_in + 255) // 256", "(c_in + 7) // 8"
 convolution_input_gradient.cuda_kernel("shared", SOURCE, grid=PIXELS_OF_CHANNELS)
 
-TILES = cuda_beside(__file__, name="convolution_backpropagation_tiles", before=(ON_TILES,))
+TILES = cuda_beside(__file__, name="convolution_input_gradient_tiles", before=(ON_TILES,))
 BLOCKS = "((c_in + 63) // 64) * ((batch * h_in * w_in + 127) // 128)"  # a tile of 64 channels and 128 pixels each
 convolution_input_gradient.cuda_kernel("implicit_gemm", TILES, block=128, grid=(BLOCKS,), default=True)
+
+WEIGHT_TILES = cuda_beside(__file__, name="convolution_weight_gradient_tiles", before=(ON_TILES,))
+BLOCKS_AT_ONCE = 3  # on a multiprocessor
+LEAST_PIXELS = 64  # of a part: with fewer, adding the parts takes longer than it saves
+
+
+@functools.lru_cache(maxsize=256)
+def _parts(tiles: int, pixels: int, at_once: int) -> int:
+    """In how many parts the sums are split, so that no multiprocessor is idle at the end; `at_once` blocks run."""
+
+    def share(parts: int) -> float:
+        rounds = ceil(tiles * parts / at_once)
+        return tiles * parts / (rounds * at_once)
+
+    fewest_first = sorted({max(1, rounds * at_once // tiles) for rounds in range(1, 5)})
+    parts = next((parts for parts in fewest_first if share(parts) > 0.95), max(fewest_first, key=share))
+    return max(1, min(parts, pixels // LEAST_PIXELS))
+
+
+@convolution_weight_gradient.kernel("implicit_gemm", device="gpu", cuda=True, default=True)
+def weight_gradient_implicit_gemm(D, A, k, stride, before, after, out=None, **emulator):
+    """A product of two matrices in convolution_weight_gradient_tiles.cu; `out` is the array for the result."""
+    convolution_weight_gradient.sizes(D, A, k, stride, before, after)
+    (batch, c_out, h_out, w_out), (c_in, h_in, w_in), xp = D.shape, A.shape[1:], array_module(D)
+    dW = xp.empty((c_out, c_in, k, k), np.float32) if out is None else out
+    rows, columns = (64, 128) if c_out <= 64 else (128, 64)
+    tiles, pixels = ceil(c_out / rows) * ceil(c_in * k * k / columns), batch * h_out * w_out
+    parts = _parts(tiles, pixels, BLOCKS_AT_ONCE * (multiprocessors() if on_gpu(D) else 2))
+    span = ceil(pixels / parts)
+    sums = dW if parts == 1 else xp.empty((parts, dW.size), np.float32)
+    arguments = D, A, sums, batch, c_out, c_in, h_in, w_in, k, stride, before, h_out, w_out, span
+    entry = f"convolution_weight_gradient_part_{rows}x{columns}"
+    launch(WEIGHT_TILES, entry, (tiles, parts), (128,), arguments, **emulator)
+    if parts > 1:
+        together = 8 if parts >= 32 else 1
+        blocks, joined = ceil(dW.size * together / 256), (sums, dW, parts, dW.size, together)
+        launch(WEIGHT_TILES, "convolution_weight_gradient_join", (blocks,), (256,), joined, **emulator)
+    return dW

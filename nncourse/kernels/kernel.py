@@ -24,7 +24,11 @@ class Kernel:
     device: str  # "cpu" or "gpu": the device of its arrays
     where: str  # file and line of the definition
     function: Callable[..., Any] | None = None
-    cuda: bool = field(default=False, kw_only=True)  # launches CUDA C; with NumPy arrays it runs on the CPU emulator
+    # Launches CUDA C: takes `out`, an array for the result, and with NumPy arrays runs on the CPU emulator.
+    cuda: bool = field(default=False, kw_only=True)
+    default: bool = field(default=False, kw_only=True)  # the backend "cuda" uses it, not the last one registered
+    # False if the result depends on the order of threads; a backend uses such a kernel only on request.
+    deterministic: bool = field(default=True, kw_only=True)
     otherwise: str = field(default="", kw_only=True)  # fallback: the kernel to use if this one does not fit
     optional: tuple[str, ...] = field(default=(), kw_only=True)  # arguments that may be None, which saves work
     # prepare(some arguments, result, more of them) returns a function of the others that writes the result. It keeps
@@ -52,10 +56,8 @@ class CudaKernel(Kernel):
         thread per element of the first result.
     over: launch one thread per element of this shape instead: over=("n",).
     tile: elements in x, y that a block computes, if that differs from its threads: tile=(128, 128).
-    default: the backend "cuda" uses this kernel instead of the last one registered.
     constants: __constant__ arrays of the text to fill before the launch, each with the first elements of an argument:
         constants={"filters": "W"}.
-    deterministic: False if the result depends on the order of threads; a backend uses such a kernel only on request.
 
     Raises CourseError if parameters, sizes or block do not fit the operation.
     """
@@ -67,8 +69,6 @@ class CudaKernel(Kernel):
     grid: tuple[int | str, ...] | None = None
     over: tuple[str, ...] | None = None
     tile: tuple[int, ...] | None = None
-    default: bool = False
-    deterministic: bool = True
     shared: int = 0  # bytes of dynamic shared memory
     constants: Mapping[str, str] = field(default_factory=dict)
     plans: dict[Any, Any] = field(default_factory=dict, repr=False)  # cache: argument shapes -> _plan()

@@ -1,6 +1,5 @@
-// Functions for kernels that multiply matrices by tiles: those of dense_tiles.cu, convolution_tiles.cu and
-// convolution_backpropagation_tiles.cu, with which they are checked. A tile lies in shared memory; each thread keeps
-// the sums of several elements of the product in registers.
+// Functions for kernels that multiply matrices by tiles: those of the texts named ..._tiles.cu, with which they are
+// checked. A tile lies in shared memory; each thread keeps the sums of several elements of the product in registers.
 
 // sums[m][n] += a[m] w[n]. The loops must be unrolled so that sums, a and w are in registers, which cannot be indexed.
 template <int M, int N> __device__ void multiply(float (&sums)[M][N], const float (&a)[M], const float (&w)[N]) {

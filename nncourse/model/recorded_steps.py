@@ -195,7 +195,7 @@ class RecordedEpoch:
             found = backpropagation(network, X, Y, Through(self.backend, partial(_noted, made)), StepPosition())
             places = {id(each): place for place, each in enumerate(each for of_layer in found for each in of_layer)}
             for number, (call, again) in enumerate(zip(one, made, strict=False)):
-                if call.kernel is again.kernel and isinstance(call.kernel, CudaKernel) and id(again.result) in places:
+                if call.kernel is again.kernel and call.kernel.cuda and id(again.result) in places:
                     gradients[number] = places[id(again.result)]
         return Alike({number: places for number, places in changing.items() if places}, gradients, first_update)
 
