@@ -238,8 +238,7 @@ def make_experiment_network(plan: Plan, seed: int) -> Network:
     if plan.network == MNIST:
         return make_network("784,192,10", seed=seed)
     if plan.network == "small":
-        pool = max(1, min(plan.height, plan.width) // 6)
-        words = f"image1x{plan.height}x{plan.width},conv4x3same,conv4x3same,pool{pool},{classes}"
+        words = f"image1x{plan.height}x{plan.width},conv8x5same,pool2,conv16x5same,pool2,{classes}"
         return make_network(words, "relu", "categorical_cross_entropy", "he", seed)
     from nncourse.model.resnet import resnet
 
