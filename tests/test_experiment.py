@@ -39,6 +39,7 @@ from nncourse.parallel.simulation import simulate
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = Plan("small", runs=1, epochs=2, batch_sizes=(16,), images=8, height=24, width=32, cpu_steps=0)
+UNEQUAL = "unequal2", "unequal2-alike"
 CPU, GPU, GPUS = Devices("cpu", 1), Devices("gpu", 1), Devices("gpu", 2)
 
 
@@ -179,6 +180,21 @@ def test_the_share_of_a_slower_process_is_smaller_by_measurement():
     job = Job(Devices("unequal", 2), 64, 0)
     found = simulate(lambda group: run_job(plan, job, make_parts(plan), group, []), 2).results[0]["shares"]
     assert sum(found) == pytest.approx(1, abs=1e-5) and 1 / 70 < found[0] < found[1]
+
+
+def test_every_kind_of_run_warms_up_and_all_processes_on_the_cpu_get_equal_cores(tmp_path, monkeypatch):
+    rows = []
+    run_job(TINY, Job(CPU, 16, 0), make_parts(TINY), ALONE, [], on_rows=rows.append)
+    trained, held, tested = image_counts(TINY)
+    epoch = [16] * (trained // 16) + [trained % 16]
+    assert rows[:2] == [16, trained % 16]  # a batch of each size, before the first epoch
+    assert rows[-(2 * len(epoch) + 3) :] == [*epoch, held, *epoch, held, tested]
+    monkeypatch.setattr(runs, "usable_cores", lambda: 6)
+    monkeypatch.setattr(runs, "refuse_missing", lambda wanted: None)
+    for wanted, cores in (([CPU], 6), ([CPU, Devices("cpu", 2), GPU], 3), ([Devices("cpu", 8)], 1)):
+        with pytest.raises(CourseError, match="left no result"):
+            runs.run_all(TINY, wanted, tmp_path / str(cores), lambda folder, job: 3, lambda line: None)
+        assert runs.read_plan(tmp_path / str(cores)).cores == cores
 
 
 def test_validation_every_few_epochs_and_at_last():
@@ -471,6 +487,18 @@ def test_the_command_does_all_of_it_at_tiny_size(tmp_path, capsys):
     assert "2 CPU processes, 4 each" in page.found["td"] and "Speedup" in page.found["h3"]
     one, _, two = (json.loads(file.read_text()) for file in files)
     assert one["images_an_epoch"] == two["images_an_epoch"] == 27
+
+
+@MPI
+@pytest.mark.full
+def test_unequal_processes_train_together_with_measured_shares(tmp_path, capsys):
+    out = tmp_path / "found"
+    words = "--devices cpu+cpu --runs 1 --epochs 2 --batch-size 16 --images 8 --size 16x16 --slow 5 --validate-every 2"
+    assert commands.main(["experiment", "small", *words.split(), "--out", str(out)]) == 0, capsys.readouterr().err
+    weighted, alike = (json.loads((out / "runs" / f"{name}-batch16-run1.json").read_text()) for name in UNEQUAL)
+    assert not weighted["alike"] and alike["alike"] and weighted["shares"][0] < weighted["shares"][1]
+    page = Page((out / "experiment.html").read_text("utf-8"))
+    assert "2 unequal CPU processes, 16, counted alike" in page.found["td"] and "Unequal devices" in page.found["h2"]
 
 
 @pytest.mark.parametrize("options", [["--size", "148"], ["--devices", "gpu"], ["--epochs", "0"], ["--send", "none"]])
