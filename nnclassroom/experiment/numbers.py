@@ -138,10 +138,10 @@ def curves_of(results: Sequence[Result]) -> dict[str, Curve]:
 def label_of(result: Result) -> str:
     """ "2 GPUs, 64 each"."""
     kind, count, batch = result["kind"], result["count"], result["batch"]
-    gpus = f"{count - 1} GPU{'s' * (count > 2)}"
-    unlike = {"group": "1 GPU in a group of one", "hybrid": f"CPU + {gpus}", "unequal": "2 unequal CPU processes"}
+    hybrid = "CPU + 1 GPU" if count == 2 else f"CPU + {count - 1} GPUs"
+    unlike = {"group": "1 GPU in a group of one", "hybrid": hybrid, "unequal": "2 unequal CPU processes"}
     if kind in unlike:
-        return f"{unlike[kind]}, {batch}{', counted alike' if result['alike'] else ''}"
+        return f"{unlike[kind]}, {batch}, counted alike" if result["alike"] else f"{unlike[kind]}, {batch}"
     one, several = {"cpu": ("CPU", "CPU processes"), "gpu": ("1 GPU", "GPUs")}[kind]
     return f"{one}, {batch}" if count == 1 else f"{count} {several}, {batch / count:g} each"
 

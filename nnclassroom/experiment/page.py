@@ -66,13 +66,13 @@ def head(own: Experiment) -> str:
     size = f"{results[0]['parameters']:,} parameters, " if results else ""
     trained, _, tested = image_counts(plan)
     drawn = f"{9 * plan.images:,} generated silhouettes of {plan.height} × {plan.width} pixels in 9 classes"
-    data = f"{drawn}, in place of the thesis’s fish"
+    data = "MNIST" if plan.network == MNIST else f"{drawn}, in place of the thesis’s fish"
     lines = [
         ("date", datetime.date.today().isoformat()),
         ("machine", "; ".join(machines)),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("network", f"{plan.network}, {size}float32; SGD, rate {plan.learning_rate:g}, {plan.epochs} epochs"),
-        ("data", f"{'MNIST' if plan.network == MNIST else data}: {trained:,} to train, {tested:,} to test"),
+        ("data", f"{data}: {trained:,} to train, {tested:,} to test"),
         ("runs", f"{plan.runs} of each kind in turn, {plan.pause:g} s apart; medians are shown"),
         ("batch", "the number behind the devices: so many images a step on each of them"),
         ("clock", "training, validation and the test; neither data nor start nor compiling"),
@@ -96,7 +96,8 @@ def settings(plan: Plan) -> str:
         f"{plan.runs}, energy too, {plan.pause:g} s apart",
     ]
     lines = [[*line, value] for line, value in zip(thesis.SETTINGS, ours, strict=True)]
-    return f"<h2>Settings</h2>{table(lines, ['table 4.1', 'the thesis', 'here'], words=3)}"
+    heads = ["table 4.1", "the thesis", "here"]
+    return f"<h2>Settings</h2>{table(lines, heads, words=3)}"
 
 
 def memory(own: Experiment) -> str:

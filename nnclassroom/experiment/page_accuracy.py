@@ -109,4 +109,5 @@ def small_network(experiments: Sequence[Experiment]) -> str:
     if len(lines) == len(thesis.FRAMEWORKS):
         options = "--devices cpu,1 --epochs 8 --batch-size 50 --learning-rate 0.5 --cpu-steps 0"
         notes.append(f"Here: nncourse experiment mnist {options} --out FOLDER/mnist")
-    return f"<h2>A small network</h2>{table(lines, ['table 3.1', 'accuracy', 'time'])}{paragraphs(notes)}"
+    heads = ["table 3.1", "accuracy", "time"]
+    return f"<h2>A small network</h2>{table(lines, heads)}{paragraphs(notes)}"

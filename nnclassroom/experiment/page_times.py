@@ -175,5 +175,5 @@ def validation(experiments: Sequence[Experiment]) -> str:
         "image at a time leaves most of a GPU idle. The run with 1 at once shows what that costs here."
     )
     plan = experiments[0].plan
-    size = f"<h2>What validation costs</h2>{paragraphs([f'{plan.network}, {plan.height} × {plan.width} pixels.'])}"
-    return f"{size}{table(lines, heads)}{paragraphs([about])}"
+    size = f"{plan.network}, {plan.height} × {plan.width} pixels, {plan.epochs} epochs."
+    return f"<h2>What validation costs</h2>{paragraphs([size])}{table(lines, heads)}{paragraphs([about])}"
