@@ -1,7 +1,8 @@
 """The recorded experiments: `python -m benchmarks.experiment` does the runs that are missing in results/experiment.
 
 Each is a command of `nncourse experiment` with a folder of its own. With --limit 540 no run is started that would not
-end within 540 seconds; the same command again goes on with what is left.
+end within 540 seconds; the same command again goes on with what is left. At last the page of all is written; --limit 0
+does that alone.
 """
 
 import argparse
@@ -11,6 +12,9 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from nnclassroom.experiment import page
+from nnclassroom.experiment.runs import experiments_in
 
 HERE = Path(__file__).parent / "results" / "experiment"
 SMALL, LARGE = "112x148", "222x295"  # height x width; the thesis writes them the other way round
@@ -72,6 +76,9 @@ def main() -> int:
         print(f"nncourse experiment {shlex.join(words)}", flush=True)
         if status := subprocess.run([sys.executable, "-m", "nnclassroom", "experiment", *words]).returncode:
             return status
+    if (options.out / "plan.json").exists():
+        page.write(options.out / "experiment.html", *experiments_in(options.out))
+        print(f"experiment: {options.out / 'experiment.html'}")
     return 0
 
 

@@ -123,7 +123,7 @@ def test_threads_are_those_of_the_plan(tmp_path):
     assert run_job(asked, Job(CPU, 16, 0), make_parts(asked), ALONE, [])["threads"] == 3
     runs.settle(TINY, tmp_path)
     with pytest.raises(CourseError, match="threads 0; you said 3"):
-        runs.settle(asked, tmp_path)
+        runs.refuse_other(asked, tmp_path)
 
 
 def test_runs_begin_with_weights_of_their_own_epochs_have_their_own_orders_and_something_is_learnt(monkeypatch):
@@ -414,6 +414,16 @@ def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
     assert len(runs.results_in(folder)) == 4
 
 
+def test_a_page_of_runs_that_are_there_needs_none_of_their_devices(tmp_path, capsys):
+    plan, runs_there = replace(Plan("small"), runs=1, cores=3), tmp_path / "runs"
+    runs.settle(plan, tmp_path)
+    there = json.dumps(result("gpu", 1, 128))
+    (runs_there / "gpu1-batch128-run1.json").write_text(there)
+    assert commands.main(["experiment", "small", "--devices", "1", "--runs", "1", "--out", str(tmp_path)]) == 0
+    assert "1 GPU, 128" in Page((tmp_path / "experiment.html").read_text("utf-8")).found["td"]
+    assert runs.read_plan(tmp_path) == plan  # it is left as it was
+
+
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, ["nncourse: interrupted"]), (signal.SIGKILL, [])])
 @pytest.mark.full
 def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path, number, words):
@@ -455,7 +465,7 @@ def test_ctrl_c_in_a_run_ends_all_and_another_number_of_processes_is_refused(tmp
 def test_other_options_and_other_files_are_refused(tmp_path):
     runs.settle(TINY, tmp_path / "one")
     with pytest.raises(CourseError, match="holds an experiment with epochs 2; you said 3"):
-        runs.settle(Plan(**(vars(TINY) | {"epochs": 3})), tmp_path / "one")
+        runs.refuse_other(Plan(**(vars(TINY) | {"epochs": 3})), tmp_path / "one")
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "mine.txt").write_text("x")
     (tmp_path / "file").write_text("no folder")
@@ -464,7 +474,7 @@ def test_other_options_and_other_files_are_refused(tmp_path):
     with pytest.raises(CourseError, match="wanted from 1 to 512 processes, got 1000"):
         runs.refuse_missing([Devices("cpu", 1000)])
     with pytest.raises(CourseError, match="it has other files"):
-        runs.settle(TINY, tmp_path / "two")
+        runs.refuse_other(TINY, tmp_path / "two")
     with pytest.raises(CourseError, match="with its plan.json"):
         runs.read_plan(tmp_path / "two")
     for name in ("cpu1-batch16-run2", "gpu-batch1-run1", "x", "tpu1-batch16-run1", "../cpu1-batch16-run1"):

@@ -57,16 +57,16 @@ def run_all(
     Raises CourseError before anything starts if this machine cannot do it.
     """
     over = time.perf_counter() + limit
-    refuse_missing(wanted)
-    most = max((each.count for each in wanted if not each.gpus), default=1)
-    plan = replace(plan, cores=max(1, usable_cores() // most))
-    settle(plan, folder)
     todo = jobs(plan, wanted)
     missing = [job for job in todo if not file_of(folder, job).exists()]
+    refuse_missing([job.devices for job in missing])
+    refuse_other(plan, folder)
     if len(missing) < len(todo):
         say(f"{len(todo) - len(missing)} of {len(todo)} runs are in {folder} already")
     if not missing:
         return 0
+    most = max((each.count for each in wanted if not each.gpus), default=1)
+    settle(replace(plan, cores=max(1, usable_cores() // most)), folder)
     images = folder / "images.npz"
     if not images.exists():
         say(f"preparing {sum(image_counts(plan)):,} images")
@@ -196,8 +196,8 @@ def read_plan(folder: Path) -> Plan:
         raise CourseError(f"{folder}: wanted the folder of an experiment, with its plan.json; {error}") from None
 
 
-def settle(plan: Plan, folder: Path) -> None:
-    """Make the folder, or continue in it. CourseError if it holds an experiment with other options."""
+def refuse_other(plan: Plan, folder: Path) -> None:
+    """CourseError if the folder holds an experiment with other options, or other files."""
     if (folder / "plan.json").exists():
         there = read_plan(folder)
         for field in fields(Plan):
@@ -207,6 +207,10 @@ def settle(plan: Plan, folder: Path) -> None:
                 raise CourseError(f"{folder} holds an experiment with {field.name} {found}; you said {asked}: {advice}")
     elif folder.is_dir() and any(path.is_file() for path in folder.iterdir()):
         raise CourseError(f"{folder}: wanted a new folder, an empty one, or that of an experiment; it has other files")
+
+
+def settle(plan: Plan, folder: Path) -> None:
+    """Make the folder, or continue in it."""
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
     except OSError as error:
