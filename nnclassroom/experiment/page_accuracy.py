@@ -35,12 +35,15 @@ def accuracies(own: Experiment) -> str:
     text = f"Accuracy on the validation images by epoch, and on the test images. {curves_in_words(curves)}"
     broken = [result["name"] for result in own.results if not result["finite"]]
     notes = [f"In {', '.join(broken)} the parameters are no longer finite: take a smaller rate."] if broken else []
-    notes += [
-        "The mean of the runs; the area between the least and the greatest. The thesis’s figures are 4.5 and 4.6.",
-        "Two GPUs with 64 images each compute what one does with 128, and with 128 each what one does with 256: the "
-        "same gradient, to rounding. Batch normalisation is the exception: each GPU normalises by the mean and "
-        "variance of its own images alone.",
-    ]
+    notes.append(
+        "The mean of the runs; the area between the least and the greatest. The thesis’s figures are 4.5 and 4.6."
+    )
+    if own.plan.network.startswith("resnet"):
+        notes.append(
+            "Two GPUs with 64 images each compute what one does with 128, and with 128 each what one does with 256: "
+            "the same gradient, to rounding. Batch normalisation is the exception: each GPU normalises by the mean and "
+            "variance of its own images alone."
+        )
     heads = ["on the test images", "runs", "least", "mean", "most", "the thesis"]
     return f"<h2>Accuracy</h2>{table(lines, heads)}{image(figure, text, whole=True)}{paragraphs(notes)}"
 

@@ -241,6 +241,9 @@ def said_of(result: Result) -> str:
     seconds = {name: sum(values) for name, values in result["seconds"].items()}
     steps = f"{result['steps_an_epoch']} steps only" if result["partial"] else f"{result['epochs']} epochs"
     said = [f"{steps} in {seconds['train']:.3g} s, test {seconds['test']:.3g} s"]
+    if result["shares"]:
+        shares = " + ".join(f"{share:.1%}" for share in result["shares"])
+        said.append(f"shares {shares}")
     if result["accuracy"] is not None:
         said.append(f"accuracy {result['accuracy']:.1%}")
     if result["energies"]:
