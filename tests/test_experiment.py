@@ -366,6 +366,12 @@ def test_the_page_shows_the_experiments_of_subfolders_each_in_its_place(tmp_path
     assert cells.count("10%") == 2 and "--devices 1,2" in " ".join(page.found["p"])
 
 
+def test_a_page_without_results_is_a_page_and_a_group_of_one_is_explained(tmp_path):
+    assert "Settings" in page_of(tmp_path, []).found["h2"]
+    words = " ".join(page_of(tmp_path, [result("gpu", 1, 128), result("group", 1, 128, seconds=101.0)]).found["p"])
+    assert "1 GPU in a group of one, 128: what the loop of several devices costs one" in words
+
+
 def test_an_efficiency_above_one_is_doubted(tmp_path):
     one, two = result("cpu", 1, 128, threads=2), result("cpu", 2, 256, seconds=10.0, threads=1)
     words = " ".join(page_of(tmp_path, [one, two]).found["p"])

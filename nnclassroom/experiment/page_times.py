@@ -68,6 +68,10 @@ def times_table(rows: Sequence[Row], base: Row | None) -> str:
         validation = seconds(row.validation) if row.validation else "–"
         measured = [mark + seconds(row.loop), validation, mark + seconds(row.test), mark + seconds(row.total) + spread]
         lines.append([row.label, str(row.runs), *measured, f"{row.images_a_second:,.4g}", *ratios])
+        if row.kind == "group":
+            notes.append(
+                f"{row.label}: what the loop of several devices costs one. The thesis’s wrapper cost it 1 to 2 %."
+            )
         if row.partial:
             notes.append(
                 f"{row.label}: only {row.partial} steps were trained. ≈ is what all epochs would take at that rate, "
