@@ -77,8 +77,7 @@ def main() -> int:
         if status := subprocess.run([sys.executable, "-m", "nnclassroom", "experiment", *words]).returncode:
             return status
     if (options.out / "plan.json").exists():
-        page.write(options.out / "experiment.html", *experiments_in(options.out))
-        print(f"experiment: {options.out / 'experiment.html'}")
+        print(page.written(options.out / "experiment.html", *experiments_in(options.out)))
     return 0
 
 

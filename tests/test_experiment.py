@@ -372,6 +372,19 @@ def test_a_page_without_results_is_a_page_and_a_group_of_one_is_explained(tmp_pa
     assert "1 GPU in a group of one, 128: what the loop of several devices costs one" in words
 
 
+def test_without_matplotlib_the_results_are_there_and_no_page(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # importing it raises ModuleNotFoundError
+    with pytest.raises(ModuleNotFoundError):  # of another name
+        experiment_page.written(tmp_path / "page.html", Experiment("", Plan(epochs=10), measured()))
+
+    def missing(*experiments):
+        raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+
+    monkeypatch.setattr(experiment_page, "write", missing)
+    said = experiment_page.written(tmp_path / "page.html", Experiment("", Plan(), []))
+    assert str(tmp_path / "runs") in said and not (tmp_path / "page.html").exists()
+
+
 def test_an_efficiency_above_one_is_doubted(tmp_path):
     one, two = result("cpu", 1, 128, threads=2), result("cpu", 2, 256, seconds=10.0, threads=1)
     words = " ".join(page_of(tmp_path, [one, two]).found["p"])

@@ -108,7 +108,5 @@ def run(options: Namespace) -> int:
     status = runs.run_all(plan, wanted, options.out, begin, functools.partial(print, flush=True), options.limit)
     if status:
         return status
-    page = options.out / "experiment.html"
-    experiment_page.write(page, *runs.experiments_in(options.out))
-    print(f"experiment: {page}")
+    print(experiment_page.written(options.out / "experiment.html", *runs.experiments_in(options.out)))
     return 0

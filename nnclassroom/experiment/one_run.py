@@ -132,7 +132,7 @@ def run_job(
         "memory": bytes_on_device(parts.train[0], -(-job.batch // job.devices.count)),
         "parameters": network.flat_parameters.size,
         "finite": bool(np.isfinite(float(network.flat_parameters.sum()))),
-        "machine": devices.describe("gpu" if job.devices.gpus and devices.gpu_available() else "cpu"),
+        "machine": "; ".join(devices.describe(kind) for kind in dict.fromkeys(job.devices.each)),
         "versions": devices.versions(),
         "date": datetime.datetime.now().isoformat(timespec="seconds"),
     }

@@ -17,6 +17,17 @@ from nncourse import datasets_silhouettes
 from nncourse.errors import write_atomically
 
 
+def written(path: Path, own: Experiment, *others: Experiment) -> str:
+    """Write the page, and say where it is; or, without matplotlib, where the results are."""
+    try:
+        write(path, own, *others)
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        return f"no page, since matplotlib is not installed; the results are in {path.parent / 'runs'}"
+    return f"experiment: {path}"
+
+
 def write(path: Path, own: Experiment, *others: Experiment) -> None:
     """Write the page for an experiment and those of its subfolders."""
     small = [each for each in (own, *others) if each.plan.network == MNIST]
