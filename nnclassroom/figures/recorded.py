@@ -19,7 +19,7 @@ counting()            confusion_matrix with atomics, by the number of cells
 import statistics
 from collections.abc import Sequence
 
-from nnclassroom.experiment.numbers import THESIS, THESIS_COLUMNS
+from nnclassroom.experiment.thesis import THESIS, THESIS_COLUMNS
 from nnclassroom.figures import overheads
 from nnclassroom.formats import duration
 from nnclassroom.recorded_words import in_words
