@@ -107,7 +107,9 @@ def experiment(result: dict) -> tuple[str, Rows]:
                 cells.append(f"{row.consumed.edp_all / base.consumed.edp_all:.3f}")
             else:
                 cells += ["–"] * 4
-            reached = f"{row.accuracy[1]:.1%} ({row.accuracy[0]:.1%} to {row.accuracy[2]:.1%})" if row.accuracy else "–"
+            reached = f"{row.accuracy[1]:.1%}" if row.accuracy else "–"
+            if row.accuracy and row.runs > 1:
+                reached += f" ({row.accuracy[0]:.1%} to {row.accuracy[2]:.1%})"
             table.append([*cells, reached if each.plan.epochs == Plan().epochs else "–"])
     said = (
         "The Cantabria thesis's experiment, `nncourse experiment resnet34`, with generated images: medians over the "

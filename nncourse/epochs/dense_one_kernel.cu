@@ -8,7 +8,7 @@
 //
 //   nncourse check dense_sgd_epoch --kernel one_kernel   (--emulate without a GPU)
 //   nncourse check network_epoch --kernel one_kernel
-//   nncourse time dense_sgd_epoch --kernel graph --kernel one_kernel
+//   nncourse time dense_sgd_epoch --kernel one_kernel
 //   python -m benchmarks.gpu --only epochs,floors        beside PyTorch and JAX, and what a step costs at least
 //
 // This text is compiled for each network: all sizes are constants, so loops are unrolled and registers hold weights.
