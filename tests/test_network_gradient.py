@@ -368,7 +368,7 @@ def test_check_rejects_wrong_loops_over_images(mistake):
     ("kernel", "right", "wrong"),
     [
         (array_kernel, "np.greater(pixel, largest, out=taken)", "np.greater_equal(pixel, largest, out=taken)"),
-        (compiled_kernel, "place if z > largest else at", "place if z >= largest else at"),
+        (compiled_kernel, "larger = z[s] > largest[s]", "larger = z[s] >= largest[s]"),
         (loops_kernel, "(k_cd < k_ab))\n                best", "(k_cd > k_ab))\n                best"),
     ],
 )

@@ -1,4 +1,7 @@
-"""The functions of gradient_cpu.py as loops that Numba compiles: one way through memory each, without branches."""
+"""The functions of gradient_cpu.py as loops that Numba compiles: one way through memory each, without branches.
+
+Rows are cut out before the innermost loops: with an offset in an index, LLVM makes no SIMD instructions of the loop.
+"""
 
 import functools
 from collections.abc import Callable
@@ -111,22 +114,24 @@ def _finish(name, Z, b, size, A, before, places, y_at, x_at):
         for y in range(height // size):
             row = before + y_at + y
             if size == 1:
+                z, a = z_rows[c, y], a_rows[c, row, first:]
                 for q in range(count):
-                    a_rows[c, row, first + q] = z_rows[c, y, q]
+                    a[q] = z[q]
             else:
                 for x in range(across):
+                    z, largest, at = Z[c, y * size, x * size], A[c, row, left + x], places[c, y_at + y, x_at + x]
                     for s in range(batch):
-                        A[c, row, left + x, s] = Z[c, y * size, x * size, s]
-                        places[c, y_at + y, x_at + x, s] = 0
+                        largest[s] = z[s]
+                        at[s] = 0
                     for place in range(1, size * size):
-                        i, j = y * size + place // size, x * size + place % size
+                        z = Z[c, y * size + place // size, x * size + place % size]
                         for s in range(batch):
-                            z, largest = Z[c, i, j, s], A[c, row, left + x, s]
-                            at = places[c, y_at + y, x_at + x, s]
-                            A[c, row, left + x, s] = z if z > largest else largest
-                            places[c, y_at + y, x_at + x, s] = place if z > largest else at
-            for q in range(first, first + count):
-                a_rows[c, row, q] += b[c]
+                            larger = z[s] > largest[s]
+                            largest[s] = z[s] if larger else largest[s]
+                            at[s] = place if larger else at[s]
+            a, bias = a_rows[c, row, first:], b[c]
+            for q in range(count):
+                a[q] += bias
             _activate(name, A[c, row, left : left + across])
 
 
@@ -140,15 +145,17 @@ def _deltas(name, G, A, before, places, size, Z, y_at, x_at):
             row = before + y_at + y
             _to_delta(name, G[c, row, left : left + across], A[c, row, left : left + across])
             if size == 1:
+                z, g = z_rows[c, y], g_rows[c, row, first:]
                 for q in range(count):
-                    z_rows[c, y, q] = g_rows[c, row, first + q]
+                    z[q] = g[q]
                 continue
             for i in range(size):
                 for x in range(width):
                     place = i * size + x % size
+                    at, g = places[c, y_at + y, x_at + x // size], G[c, row, left + x // size]
+                    z = Z[c, y * size + i, x]
                     for s in range(batch):
-                        here = places[c, y_at + y, x_at + x // size, s] == place
-                        Z[c, y * size + i, x, s] = G[c, row, left + x // size, s] if here else f32(0)
+                        z[s] = g[s] if at[s] == place else f32(0)
 
 
 def _add(C, stride, G, y_at, x_at):
@@ -160,14 +167,15 @@ def _add(C, stride, G, y_at, x_at):
             for i in range(k):
                 row = y_at + y * stride + i
                 for j in range(k):
-                    first = (x_at + j) * batch
                     if stride == 1:
+                        g, seen = g_rows[c, row, (x_at + j) * batch :], c_rows[c, i, j, y]
                         for q in range(width * batch):
-                            g_rows[c, row, first + q] += c_rows[c, i, j, y, q]
+                            g[q] += seen[q]
                     else:
                         for x in range(width):
+                            g, seen = G[c, row, x_at + x * stride + j], C[c, i, j, y, x]
                             for s in range(batch):
-                                G[c, row, x_at + x * stride + j, s] += C[c, i, j, y, x, s]
+                                g[s] += seen[s]
 
 
 FUNCTIONS = _exp, _sigmoid, _activate, _to_delta, _activate_rows, _finish, _deltas, _add
