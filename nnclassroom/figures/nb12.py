@@ -1,6 +1,5 @@
 """Figures and texts of notebook 12 on exchanges: letters, the ring, timelines, recorded times."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -10,24 +9,20 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from cuda_on_cpu import emulate
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.figures import overheads
 from nnclassroom.figures.common import INK, draw_arrow, draw_box, drawing, plot_lines
 from nnclassroom.figures.described import Described, WordedFigure
 from nnclassroom.formats import duration
 from nnclassroom.recorded_words import in_words
-from nncourse.errors import CourseError, refuse_unknown
-from nncourse.kernels.peer import all_reduce
+from nncourse.errors import CourseError
 from nncourse.parallel.asynchronous import ANSWER
 from nncourse.parallel.simulation import ExchangeError, Message, SimulatedGroup, count, fit_link, simulate
 from nncourse.parallel.timeline import WORK, Span, idle_share
 
 __all__ = [
     "ages_of_parts",
-    "emulated_all_reduce",
     "letters",
-    "peer_text",
     "plot_gantt",
     "plot_lines",
     "plot_ring",
@@ -236,30 +231,6 @@ def _named(chunks: range) -> str:
     if not chunks:
         return "a copy or nothing"
     return f"chunk {chunks[0]}" if len(chunks) == 1 else f"chunks {chunks[0]} to {chunks[-1]}"
-
-
-# ---- the all-reduce inside kernels
-
-
-def peer_text(*names: str) -> str:
-    """The text of these functions of kernels/peer/all_reduce.cu, without the comments above them."""
-    parts = [re.sub(r"^(?://.*\n)+", "", part) for part in all_reduce.source(2).text.split("\n\n")]
-    found = {match[1]: part for part in parts if (match := re.search(r"void (?:__launch\S+\s+)?(\w+)\(", part))}
-    for name in names:
-        refuse_unknown("a function of all_reduce.cu", name, found)
-    return "\n\n".join(found[name] for name in found if name in names)
-
-
-def emulated_all_reduce(devices: int = 4, n: int = 100, way: str = "flags") -> str:
-    """Run the kernel of all_reduce.cu on the CPU emulator, and return the result in words."""
-    if reason := emulate.why_not():
-        return f"The emulator cannot run here: {reason}"
-    vectors = list(np.random.default_rng(0).standard_normal((devices, n), dtype=np.float32))
-    (reference,) = all_reduce.after_rounds(vectors, 1)[:1]
-    all_reduce.Simulated(devices).all_reduce(vectors, way)
-    same = all((vector == reference).all() for vector in vectors)
-    found = "the right sum, and the same bits everywhere" if same else "wrong"
-    return f"{way}, {devices} devices, {n} numbers: {found}"
 
 
 # ---- recorded times
