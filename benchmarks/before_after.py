@@ -21,7 +21,7 @@ from benchmarks import workers
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTENDERS = {
-    "gpu": ("nncourse graph", "nncourse one_kernel"),
+    "gpu": ("nncourse one_kernel",),
     "cpu": ("nncourse numpy", "nncourse numba", "nncourse numpy, fused", "nncourse numba, fused"),
 }
 ROUNDS = {"gpu": 11, "cpu": 9}

@@ -179,8 +179,6 @@ CPU = {
 }
 GPU = {
     "nncourse steps": trainers.checked(trainers.ours("cuda", "steps"), steps=200),
-    "nncourse fused": trainers.checked(trainers.ours("cuda", "fused"), steps=1000),
-    "nncourse graph": trainers.checked(trainers.ours("cuda", "graph")),
     "nncourse one_kernel": trainers.checked(trainers.ours("cuda", "one_kernel")),
     "PyTorch eager": trainers.checked(pytorch_training.eager("cuda"), steps=200),
     "PyTorch graph": trainers.checked(pytorch_training.graph(pytorch_training.eager_step)),
@@ -195,13 +193,10 @@ BASE = {
     "nncourse numba": trainers.checked(trainers.ours("numba", "steps"), steps=200),
     "nncourse numpy, fused": trainers.checked(trainers.ours("numpy", "numpy"), steps=200),
     "nncourse numba, fused": trainers.checked(trainers.ours("numba", "numba"), steps=200),
-    "nncourse graph, GPU": trainers.checked(trainers.ours("cuda", "graph")),
     "nncourse one_kernel, GPU": trainers.checked(trainers.ours("cuda", "one_kernel")),
 }
 DIGITS = {
     "nncourse steps": digits.contender({"": trainers.ours("cuda", "steps")}, steps=200),
-    "nncourse fused": digits.contender({"": trainers.ours("cuda", "fused")}),
-    "nncourse graph": digits.contender({"": trainers.ours("cuda", "graph")}),
     "nncourse one_kernel": digits.contender({"": trainers.ours("cuda", "one_kernel")}),
     "PyTorch eager": digits.contender(
         {form: pytorch_training.eager("cuda", form == LAST) for form in (FIRST, LAST)}, steps=200

@@ -1,7 +1,7 @@
 """784-192-10 on GPUs that share each batch: python -m benchmarks.data_parallel [--devices 1,2,4] [--out FILE].
 
 An epoch of 50,000 made-up samples is one CUDA graph on each GPU, with the all-reduce by peer memory among its kernels.
-Beside it one GPU alone: the package's `graph`, and one_kernel where the network fits. Prints a table and, without
+Beside it one GPU alone: `streamed`, and one_kernel where the network fits. Prints a table and, without
 --quick, writes results/data_parallel.json.
 """
 
@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.all_reduce import made_streams, on, recorded, replay, timed, using, wait
+from benchmarks.device_tables import base_seconds
 from benchmarks.several_gpus import command
 from benchmarks.workers import WrongResultError
 from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
-from nncourse.epochs import dense_graph, dense_one_kernel
+from nncourse.catalogue import find
 from nncourse.epochs.dense import batches, random_targets
 from nncourse.epochs.dense_peers import epoch_function
+from nncourse.epochs.network import PLAIN
 from nncourse.errors import CourseError
 from nncourse.kernels.peer.all_reduce import GPUs
 
@@ -51,13 +53,13 @@ def run(counts: list[int], quick: bool) -> dict:
     left_out = {f"{count} GPUs": f"there are {there}" for count in counts if count > there}
     for batch in BATCHES:
         alone = data[0]
-        for name, kernel in (("graph", dense_graph.graph), ("one_kernel", dense_one_kernel.one_kernel)):
+        for name, kernel in (("streamed", streamed_epoch), ("one_kernel", find("dense_sgd_epoch")["one_kernel"])):
             try:
                 found, times = on_one(kernel, data, batch)
             except CourseError as error:
                 left_out[f"{name}, batch {batch}"] = str(error)
                 continue
-            alone = found if name == "graph" else alone
+            alone = found if name == "streamed" else alone
             records.append(record(1, name, batch, samples, times))
         for count in counts:
             if 1 < count <= there:
@@ -71,6 +73,12 @@ def record(count: int, name: str, batch: int, samples: int, times: list[float]) 
     steps, seconds = len(batches(samples, batch)), statistics.median(times)
     about = {"devices": count, "contender": name, "batch": batch, "steps": steps}
     return about | {"seconds_an_epoch": seconds, "seconds_a_step": seconds / steps, "rounds": times}
+
+
+def streamed_epoch(parameters: Any, architecture: DenseArchitecture, X: Any, Y: Any, batch: int, rate: float) -> None:
+    """`streamed` of network_epoch, called as a kernel of dense_sgd_epoch."""
+    none = parameters[:0]
+    find("network_epoch")["streamed"](parameters, none, none, architecture.chain, PLAIN, X, Y, batch, rate, 0)
 
 
 def on_one(kernel: Any, data: tuple[np.ndarray, ...], batch: int) -> tuple[np.ndarray, list[float]]:
@@ -119,8 +127,8 @@ def on_several(count: int, data: tuple[np.ndarray, ...], batch: int, alone: np.n
 
 
 def table(result: dict) -> str:
-    """Milliseconds an epoch, microseconds a step, and the speedup over the same batch on one GPU by `graph`."""
-    base = {r["batch"]: r["seconds_an_epoch"] for r in result["records"] if r["contender"] == "graph"}
+    """Milliseconds an epoch, microseconds a step, and the speedup over the same batch on one GPU not by one_kernel."""
+    base = base_seconds(result)
     lines = [f"{'batch':>6}  {'GPUs':>4}  {'contender':<15}{'ms/epoch':>10}{'µs/step':>10}{'speedup':>9}"]
     for r in result["records"]:
         speedup = base[r["batch"]] / r["seconds_an_epoch"]

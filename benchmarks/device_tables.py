@@ -3,10 +3,11 @@
 Used by benchmarks.tables; not a command.
 """
 
-import json
 from pathlib import Path
 
 from nnclassroom.experiment import numbers
+from nnclassroom.experiment.plan import Plan
+from nnclassroom.experiment.runs import experiments_in
 
 Rows = list[list[str]]
 
@@ -31,9 +32,15 @@ def all_reduce(result: dict) -> tuple[str, Rows]:
     return said, rows
 
 
+def base_seconds(result: dict) -> dict[int, float]:
+    """Seconds an epoch on one GPU for each batch, by the kernel that all batches have."""
+    alone = (r for r in result["records"] if r["devices"] == 1 and r["contender"] != "one_kernel")
+    return {r["batch"]: r["seconds_an_epoch"] for r in alone}
+
+
 def data_parallel(result: dict) -> tuple[str, Rows]:
     """Words, and a row for each batch and contender."""
-    base = {r["batch"]: r["seconds_an_epoch"] for r in result["records"] if r["contender"] == "graph"}
+    base = base_seconds(result)
     rows = [["batch", "GPUs", "kernel of an epoch", "ms an epoch", "µs a step", "speedup"]]
     for r in result["records"]:
         times = [f"{r['seconds_an_epoch'] * 1e3:.2f}", f"{r['seconds_a_step'] * 1e6:.1f}"]
@@ -41,8 +48,9 @@ def data_parallel(result: dict) -> tuple[str, Rows]:
         rows.append([f"{r['batch']:,}", str(r["devices"]), r["contender"], *times, speedup])
     said = (
         "784-192-10, SGD, an epoch of 50,000 samples that lie on the GPUs. `shared batches`: each GPU computes its "
-        "rows of each batch, and the gradients are added inside a kernel. The speedup is over `graph` on one GPU with "
-        "the same batch. Small batches are faster on one GPU."
+        "rows of each batch, and the gradients are added inside a kernel. The speedup is over one GPU with the "
+        "same batch, not by `one_kernel`: here over `graph`, the same products in a CUDA graph, which the package no "
+        "longer has. Small batches are faster on one GPU."
     )
     return said, rows
 
@@ -83,43 +91,42 @@ def resnet(result: dict) -> tuple[str, Rows]:
 
 
 def experiment(result: dict) -> tuple[str, Rows]:
-    """Words, and a row for each number of GPUs and each batch, from the files of `nncourse experiment`."""
-    plan, runs = result["plan"], result["runs"]
-    rows = numbers.rows_of(runs, plan["epochs"], runs[0]["images_an_epoch"], runs[0]["images_tested"])
-    base = numbers.base_of(rows)
-    heads = [
-        "training, s",
-        "test, s",
-        "speedup",
-        "of the loop",
-        "efficiency",
-        "J, used GPUs",
-        "J, all",
-        "EDP",
-        "EDP, all",
-    ]
-    table = [["GPUs, images each", *heads]]
-    for row, (whole, loop) in zip(rows, numbers.speedups(rows, base), strict=True):
-        cells = [f"{row.loop:.2f}", f"{row.test:.3f}", f"{whole:.2f}", f"{loop:.2f}", f"{whole / row.count:.3f}"]
-        if row.consumed and base.consumed:
-            cells += [f"{row.consumed.used:,.0f}", f"{row.consumed.all:,.0f}"]
-            cells.append(f"{row.consumed.edp_used / base.consumed.edp_used:.3f}")
-            cells.append(f"{row.consumed.edp_all / base.consumed.edp_all:.3f}")
-        table.append([row.label, *cells, *["–"] * (len(heads) - len(cells))])
+    """Words, and a row for each choice of devices and batch, of whole runs first, then of short ones."""
+    heads = ["training, s", "test, s", "speedup", "of the loop", "efficiency"]
+    heads += ["J, used GPUs", "J, all", "EDP", "EDP, all", "accuracy"]
+    table = [["devices, images each", "epochs", "runs", *heads]]
+    for each in result["experiments"]:
+        rows = each.rows
+        base = numbers.base_of(rows)
+        for row, (whole, loop) in zip(rows, numbers.speedups(rows, base), strict=True):
+            cells = [row.label, str(each.plan.epochs), str(row.runs)]
+            cells += [f"{row.loop:.2f}", f"{row.test:.3f}", f"{whole:.2f}", f"{loop:.2f}", f"{whole / row.count:.3f}"]
+            if row.consumed and base.consumed:
+                cells += [f"{row.consumed.used:,.0f}", f"{row.consumed.all:,.0f}"]
+                cells.append(f"{row.consumed.edp_used / base.consumed.edp_used:.3f}")
+                cells.append(f"{row.consumed.edp_all / base.consumed.edp_all:.3f}")
+            else:
+                cells += ["–"] * 4
+            reached = f"{row.accuracy[1]:.1%} ({row.accuracy[0]:.1%} to {row.accuracy[2]:.1%})" if row.accuracy else "–"
+            table.append([*cells, reached if each.plan.epochs == Plan().epochs else "–"])
     said = (
-        f"The Cantabria thesis's experiment, `nncourse experiment {plan['network']}`: {plan['epochs']} epochs of "
-        f"{runs[0]['images_an_epoch']:,} generated images, {plan['runs']} run each; the thesis trained 100 epochs of "
-        "its own. Efficiency is speedup over GPUs; EDP is over that of one GPU. `all` counts idle GPUs, too."
+        "The Cantabria thesis's experiment, `nncourse experiment resnet34`, with generated images: medians over the "
+        "runs, and the mean accuracy on the test images. Short runs are for times alone. Speedup and EDP are over one "
+        "GPU in as many epochs; efficiency is speedup over devices. `all` counts idle GPUs, too."
     )
     return said, table
 
 
 def read_experiment(folder: Path) -> dict:
-    """What `nncourse experiment` left in its folder: the plan, and the runs by GPUs, larger batches first."""
-    runs = [json.loads(file.read_text("utf-8")) for file in (folder / "runs").glob("*.json")]
-    runs.sort(key=lambda run: (run["count"], -run["batch"], run["run"]))
-    about = {name: runs[0][name] for name in ("machine", "versions")} | {"date": runs[0]["date"][:10]}
-    return about | {"plan": json.loads((folder / "plan.json").read_text("utf-8")), "runs": runs}
+    """What `nncourse experiment` left in a folder and its subfolders: those with the thesis's images."""
+    plan = Plan()
+    usual = (plan.network, plan.height, plan.width)
+    found = [each for each in experiments_in(folder) if (each.plan.network, each.plan.height, each.plan.width) == usual]
+    found.sort(key=lambda each: -each.plan.epochs)
+    machines = dict.fromkeys(run["machine"] for each in found for run in each.results)
+    days = sorted({run["date"][:10] for each in found for run in each.results})
+    about = {"machine": "; ".join(machines), "date": " to ".join(dict.fromkeys((days[0], days[-1])))}
+    return about | {"versions": found[0].results[0]["versions"], "experiments": found}
 
 
 MAKERS = {

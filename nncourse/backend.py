@@ -87,6 +87,7 @@ class Through(Calls):
 
     def __init__(self, backend: Calls, call: Callable[..., Any]) -> None:
         self.name, self.device, self.kernels = backend.name, backend.device, backend.kernels
+        self.to_device = backend.to_device  # type: ignore[method-assign]
         for name, kernel in backend.kernels.items():
             setattr(self, name, partial(call, kernel))
 

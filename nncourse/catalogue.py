@@ -30,10 +30,10 @@ TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, co
 
 # The modules of epochs/ by kind of network: those for the backends numpy and numba, and the others.
 EPOCHS = {
-    "dense": (("dense", "dense_cpu"), ("dense_plain", "dense_graph", "dense_one_kernel")),
+    "dense": (("dense", "dense_cpu"), ("dense_plain", "dense_one_kernel")),
     "convolutional": (
         ("convolutional", "convolutional_cpu", "gradient_loops"),
-        ("convolutional_graph", "convolutional_one_kernel"),
+        ("convolutional_one_kernel",),
     ),
     "network": (("gradient", "gradient_cpu", "gradient_loops"), ("network", "dense_one_kernel", "streamed")),
 }

@@ -1,7 +1,6 @@
 """For tests of fused epochs: networks, data, what is right (the separate operations, PyTorch), and wrong kernels."""
 
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from nncourse import device
 from nncourse.architecture import ConvolutionalArchitecture, Filters
 from nncourse.backend import choose
 from nncourse.epochs.convolutional import convolutional_sgd_epoch
-from nncourse.kernels.kernel import Kernel
 from nncourse.model.layers import StepPosition
 from nncourse.model.network import with_parameters
 from nncourse.model.optimizers import SGD
@@ -114,19 +112,6 @@ def gpu_array(array):
     return cupy.asarray(array)
 
 
-def on_streams_in_turn(train):
-    """Results of train() on one stream after the other, twice on each, with nothing waited for in between."""
-    import cupy
-
-    results, streams = [], [cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
-    cupy.cuda.Device().synchronize()
-    for stream in [*streams, *streams]:
-        with stream:
-            results.append(train() + 0)
-    cupy.cuda.Device().synchronize()
-    return [result.get() for result in results]
-
-
 # ---- wrong kernels: a text with one mistake
 
 
@@ -147,17 +132,6 @@ def mutant(module, right="", wrong="", times=1):
     text = Path(module.__file__).read_text("utf-8")
     assert not right or text.count(right) == times, f"wanted {right!r} {times}× in {module.__name__}"
     return names_in(text.replace(right, wrong) if right else text)
-
-
-def graph_kernel(module, operation, function, right="", wrong=""):
-    """A function of dense_graph or convolutional_graph, with `right` replaced in the one text of both that has it."""
-    python, cuda = Path(module.__file__).read_text("utf-8"), module.SOURCES[2].text
-    assert (right in python) != (right in cuda) or not right, f"wanted {right!r} in one of the two texts"
-    if right:
-        python, cuda = python.replace(right, wrong), cuda.replace(right, wrong)
-    names = names_in(python, module.__file__)
-    names["SOURCES"] = {side: replace(source, text=cuda) for side, source in module.SOURCES.items()}
-    return Kernel(operation, "mutant", "gpu", "", names[function], cuda=True)
 
 
 def rejected(operation, mutant, **options):

@@ -2,11 +2,16 @@
 
 import json
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from processes import MPI
 
-from benchmarks import devices_cpu, devices_gpu
+from benchmarks import devices_cpu, devices_gpu, experiment
+from nnclassroom import commands
+from nnclassroom.experiment import runs
+from nnclassroom.experiment.plan import jobs
 
 
 def record(library, devices, rate, joules=(), round=1):
@@ -83,3 +88,25 @@ def test_without_mpi_a_benchmark_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     assert devices_cpu.main(["--out", str(tmp_path / "found.json")]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_every_recorded_experiment_is_a_command_that_can_be_and_starts_only_if_there_is_time(tmp_path, monkeypatch):
+    planned, begun = [], []
+    monkeypatch.setattr(runs, "run_all", lambda plan, wanted, folder, *rest: planned.append(jobs(plan, wanted)) or 3)
+    for record in experiment.RECORDS:
+        network = "mnist" if record.folder == "mnist" else "resnet34"
+        words = ["experiment", network, *record.options.split(), "--out", str(tmp_path)]
+        assert commands.main(words) == 3  # as run_all ended
+    assert [job.name for job in planned[0]][:3] == [f"gpu1-batch{n}-run{k}" for k, n in ((1, 128), (1, 256), (2, 128))]
+    kinds = {job.devices.kind for some in planned for job in some}
+    assert kinds == {"cpu", "gpu", "group", "hybrid"}  # the thesis's environments
+
+    def run(words):
+        begun.append(words)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(experiment.subprocess, "run", run)
+    monkeypatch.setattr(sys, "argv", ["experiment", "--limit", "100", "--out", str(tmp_path / "new")])
+    assert experiment.main() == 0
+    least = [record.folder for record in experiment.RECORDS if record.seconds < 100 and record.folder != "several_gpus"]
+    assert [Path(words[words.index("--out") + 1]).name for words in begun] == least

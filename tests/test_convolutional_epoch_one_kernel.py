@@ -68,7 +68,7 @@ def test_a_block_takes_a_sample_where_there_are_enough():
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(architecture, batch, chip):
-    assert "convolutional_adam_epoch=graph" in refused(layout, architecture, batch, True, chip, kind=DoesNotFitError)
+    assert "convolutional_adam_epoch=steps" in refused(layout, architecture, batch, True, chip, kind=DoesNotFitError)
 
 
 @pytest.mark.skipif(why_no_nvrtc() is not None, reason="no NVRTC")

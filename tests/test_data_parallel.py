@@ -13,7 +13,7 @@ from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
 from nncourse.model import metrics
-from nncourse.model.data_parallel import shared_gradient
+from nncourse.model.data_parallel import data_parallel_epoch, shared_gradient
 from nncourse.model.image_layers import WithoutParameters
 from nncourse.model.layers import Dense, Forward, StepPosition
 from nncourse.model.network import Network, backpropagation, make_network
@@ -208,6 +208,41 @@ def test_weighted_gradients_of_shards_add_up_to_that_of_the_batch(counts):
         start += count
     np.testing.assert_allclose(sum(parts), wanted, 0, 1e-7)
     assert np.abs(sum(plain) - wanted).max() > 1e-3, "the plain mean of unequal shards is another gradient"
+
+
+@pytest.mark.parametrize(("words", "synchronise"), [("dense", False), ("images", False), ("statistics", True)])
+def test_unequal_shards_learn_what_one_device_does_if_weighted_by_rows_and_not_if_counted_alike(words, synchronise):
+    X, Y = data(NETWORKS[words])
+
+    def learnt(group, shares=None, alike=False):
+        network, optimizer = network_of(NETWORKS[words]), SGD()
+        for epoch in range(3):
+            order, position = np.random.default_rng(epoch).permutation(len(X)), StepPosition(0, epoch)
+            options = {"synchronise": synchronise, "shares": shares, "alike": alike}
+            data_parallel_epoch(network, X, Y, order, BATCH, 0.3, NUMPY, optimizer, position, group, **options)
+        return np.concatenate([network.flat_parameters, network.flat_statistics])
+
+    alone = learnt(ALONE)
+    for shares in ((0.1, 0.9), (0.6, 0.1, 0.3)):
+        for each in simulate(functools.partial(learnt, shares=shares), len(shares)).results:
+            np.testing.assert_allclose(each, alone, 0, ROUNDING)
+        alike = simulate(functools.partial(learnt, shares=shares, alike=True), len(shares)).results
+        assert all(np.abs(each - alone).max() > 0.01 for each in alike)
+
+
+def test_running_statistics_of_unequal_shards_are_weighted_too():
+    X, Y = data(NETWORKS["statistics"])
+    X[5:10] += 3  # the last half of each batch of 10 that is used here
+
+    def statistics(group, shares):
+        network = network_of(NETWORKS["statistics"])
+        more = {"shares": shares}
+        data_parallel_epoch(network, X, Y, np.arange(10), 10, 0.0, NUMPY, SGD(), StepPosition(), group, **more)
+        return network.flat_statistics
+
+    first, second = (simulate(lambda group, n=n: statistics(group, (1 - n, n)), 2).results[0] for n in (0, 1))
+    np.testing.assert_allclose(first, second, 0, 1e-6)  # one member has all rows, and the other does not count
+    np.testing.assert_allclose(first, statistics(ALONE, None), 0, 1e-6)
 
 
 def flat(gradients):

@@ -12,8 +12,8 @@ from cuda_on_cpu import host_compiler
 from nnclassroom import commands, timing
 from nnclassroom.judge.check import check
 from nncourse.backend import choose
-from nncourse.epochs import dense_plain
-from nncourse.epochs.dense import dense_sgd_epoch
+from nncourse.epochs import dense_plain, gradient_cpu
+from nncourse.epochs.dense import KNOWN, dense_sgd_epoch
 
 has_compiler = pytest.mark.skipif(bool(host_compiler.why_no_c_compiler()), reason="no C compiler here")
 MISTAKES = mistakes("epochs/dense_plain")
@@ -106,3 +106,12 @@ def test_a_table_with_the_program_counts_from_it():
     assert head.split()[-4:] == ["×", "c", "×", "numpy"]
     (of_c,) = [line.split() for line in lines if line.startswith("c ")]
     assert of_c[-2] == "1×"
+
+
+@pytest.mark.parametrize(
+    ("file", "head"), [("mathematics.cu", "enum Activation {"), ("dense_plain.c", "enum activation {")]
+)
+def test_activations_have_the_numbers_of_the_texts(file, head):
+    text = dense_plain.TEXT.with_name(file).read_text("utf-8")
+    named = text.split(head)[1].split("}")[0].lower()
+    assert tuple(name.strip() for name in named.split(",")) == KNOWN == tuple(gradient_cpu.ARRAYS)

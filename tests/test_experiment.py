@@ -15,30 +15,31 @@ import pytest
 from processes import MPI, until, with_variable
 
 from nnclassroom import commands
-from nnclassroom.experiment import numbers, runs
+from nnclassroom.experiment import numbers, one_run, page_accuracy, runs
 from nnclassroom.experiment import page as experiment_page
-from nnclassroom.experiment import plan as experiment
+from nnclassroom.experiment.numbers import Experiment
+from nnclassroom.experiment.one_run import run_job
 from nnclassroom.experiment.plan import (
     Devices,
     Job,
     Plan,
     image_counts,
+    job_called,
     jobs,
     make_experiment_network,
     make_parts,
     parsed_devices,
-    run_job,
 )
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
-from nncourse.model.data_parallel import data_parallel_epoch
 from nncourse.model.loaders import as_floats
 from nncourse.model.training import evaluate
 from nncourse.parallel.simulation import simulate
 
 ROOT = Path(__file__).resolve().parent.parent
-TINY = Plan("small", runs=1, epochs=2, batch_size=16, images=8, height=24, width=32, cpu_steps=0)
+TINY = Plan("small", runs=1, epochs=2, batch_sizes=(16,), images=8, height=24, width=32, cpu_steps=0)
+UNEQUAL = "unequal2", "unequal2-alike"
 CPU, GPU, GPUS = Devices("cpu", 1), Devices("gpu", 1), Devices("gpu", 2)
 
 
@@ -47,7 +48,10 @@ CPU, GPU, GPUS = Devices("cpu", 1), Devices("gpu", 1), Devices("gpu", 2)
 
 def test_devices_in_words_of_the_command_line():
     assert parsed_devices("cpu,1,2,2,cpu2") == [CPU, GPU, GPUS, Devices("cpu", 2)]
-    for wrong in ("", "gpu", "cpu,,1", "0", "1.5", "cpu-1"):
+    unlike = parsed_devices("group1,cpu+1,cpu+2,cpu+cpu")
+    assert [each.each for each in unlike] == [["gpu"], ["cpu", "gpu"], ["cpu", "gpu", "gpu"], ["cpu", "cpu"]]
+    assert [each.gpus for each in unlike] == [1, 1, 2, 0]
+    for wrong in ("", "gpu", "cpu,,1", "0", "1.5", "cpu-1", "group2", "cpu+0", "cpu+"):
         with pytest.raises(CourseError, match="wanted"):
             parsed_devices(wrong)
 
@@ -60,6 +64,11 @@ def test_several_devices_get_a_batch_each_and_share_one_and_all_take_turns():
         *("gpu1-batch128-run2", "gpu2-batch256-run2", "gpu2-batch128-run2"),
     ]
     assert len(jobs(Plan(runs=2, cpu_steps=0), [CPU, GPU])) == 4
+    sizes = Plan(runs=1, batch_sizes=(64, 128))
+    assert [job.batch for job in jobs(sizes, [GPU, GPUS])] == [64, 128, 128, 64, 256]  # two with 64 each is 128, once
+    unlike = jobs(sizes, parsed_devices("cpu+1"))
+    assert [(job.batch, job.alike) for job in unlike] == [(64, False), (64, True), (128, False), (128, True)]
+    assert all(job_called(sizes, job.name) == job for job in unlike)
 
 
 def test_the_parts_are_the_thesis_and_of_each_class_alike():
@@ -72,7 +81,19 @@ def test_the_parts_are_the_thesis_and_of_each_class_alike():
 
 
 @pytest.mark.parametrize(
-    "options", [{"network": "vgg"}, {"runs": 0}, {"images": 2}, {"learning_rate": 0.0}, {"send": "x"}]
+    "options",
+    [
+        {"network": "vgg"},
+        {"runs": 0},
+        {"images": 2},
+        {"batch_sizes": (8, 0)},
+        {"learning_rate": 0.0},
+        {"send": "x"},
+        {"validation": 0.9},
+        {"validate_every": 0},
+        {"cpu_share": 1.0},
+        {"slow": 0.5},
+    ],
 )
 def test_a_plan_that_cannot_be_is_refused(options):
     with pytest.raises(CourseError, match="wanted") as caught:
@@ -86,7 +107,7 @@ def test_the_network_of_the_thesis_has_21_million_parameters():
 
 
 def test_a_run_can_be_repeated_and_says_what_it_took():
-    plan = Plan("small", epochs=4, batch_size=8, images=12, height=18, width=24, cpu_steps=0)
+    plan = Plan("small", epochs=4, batch_sizes=(8,), images=12, height=18, width=24, cpu_steps=0)
     first, again = (run_job(plan, Job(CPU, 8, 0), make_parts(plan), ALONE, []) for _ in range(2))
     assert len(first["accuracies"]) == len(first["seconds"]["train"]) == 4
     assert first["accuracies"] == again["accuracies"] and first["accuracy"] == again["accuracy"]
@@ -102,7 +123,7 @@ def test_threads_are_those_of_the_plan(tmp_path):
     assert run_job(asked, Job(CPU, 16, 0), make_parts(asked), ALONE, [])["threads"] == 3
     runs.settle(TINY, tmp_path)
     with pytest.raises(CourseError, match="threads 0; you said 3"):
-        runs.settle(asked, tmp_path)
+        runs.refuse_other(asked, tmp_path)
 
 
 def test_runs_begin_with_weights_of_their_own_epochs_have_their_own_orders_and_something_is_learnt(monkeypatch):
@@ -112,13 +133,15 @@ def test_runs_begin_with_weights_of_their_own_epochs_have_their_own_orders_and_s
         seeds.append(seed)
         return make_experiment_network(plan, seed)
 
-    def epoch(network, X, Y, order, *arguments, **more):
-        orders.append(order)
-        trained.append(network)
-        data_parallel_epoch(network, X, Y, order, *arguments, **more)
+    def steps(training, order, rate, position):
+        if rate == TINY.learning_rate:  # not those that warm up
+            orders.append(order)
+            trained.append(training.network)
+        before(training, order, rate, position)
 
-    monkeypatch.setattr(experiment, "make_experiment_network", network)
-    monkeypatch.setattr(experiment, "data_parallel_epoch", epoch)
+    before = one_run._Training._steps
+    monkeypatch.setattr(one_run, "make_experiment_network", network)
+    monkeypatch.setattr(one_run._Training, "_steps", steps)
     for number in range(2):
         run_job(TINY, Job(CPU, 16, number), parts, ALONE, [])
     assert seeds == [0, 1] and len({tuple(order) for order in orders}) == len(orders) == 4
@@ -129,18 +152,73 @@ def test_runs_begin_with_weights_of_their_own_epochs_have_their_own_orders_and_s
 
 
 def test_two_members_come_to_what_one_does():
-    plan, rows = Plan("small", epochs=3, batch_size=16, images=12, height=18, width=24, cpu_steps=0), []
+    plan, rows = Plan("small", epochs=3, batch_sizes=(16,), images=12, height=18, width=24, cpu_steps=0), []
     parts = make_parts(plan)
     alone = run_job(plan, Job(CPU, 16, 0), parts, ALONE, [])
     two = Job(Devices("cpu", 2), 16, 0)
     for found in simulate(lambda group: run_job(plan, two, parts, group, [], on_rows=rows.append), 2).results:
         assert found["accuracies"] == alone["accuracies"] and found["accuracy"] == alone["accuracy"] > 0
     trained, held, tested = image_counts(plan)
-    assert sum(rows) == 3 * (trained + held) + tested
+    assert sum(rows) >= 3 * (trained + held) + tested + 16 + trained % 16
+
+
+@pytest.mark.parametrize("slow", [1.0, 3.0])
+def test_unequal_members_learn_what_one_does_if_weighted_by_rows(slow):
+    plan = Plan("small", epochs=3, batch_sizes=(16,), images=12, height=18, width=24, cpu_steps=0)
+    plan, rows = replace(plan, cpu_share=0.2, slow=slow), []
+    parts = make_parts(plan)
+    alone = run_job(plan, Job(CPU, 16, 0), parts, ALONE, [])
+    two = Job(Devices("unequal", 2), 16, 0)
+    for found in simulate(lambda group: run_job(plan, two, parts, group, [], on_rows=rows.append), 2).results:
+        assert found["accuracies"] == alone["accuracies"] and found["accuracy"] == alone["accuracy"] > 0
+        assert found["shares"] == [0.2, 0.8]
+    assert {3, 13} <= set(rows)  # a batch of 16
+
+
+def test_the_share_of_a_slower_process_is_smaller_by_measurement():
+    plan = replace(TINY, epochs=1, slow=8.0)
+    job = Job(Devices("unequal", 2), 64, 0)
+    found = simulate(lambda group: run_job(plan, job, make_parts(plan), group, []), 2).results[0]["shares"]
+    assert sum(found) == pytest.approx(1, abs=1e-5) and 1 / 70 < found[0] < found[1]
+
+
+def test_every_kind_of_run_warms_up_and_all_processes_on_the_cpu_get_equal_cores(tmp_path, monkeypatch):
+    rows = []
+    run_job(TINY, Job(CPU, 16, 0), make_parts(TINY), ALONE, [], on_rows=rows.append)
+    trained, held, tested = image_counts(TINY)
+    epoch = [16] * (trained // 16) + [trained % 16]
+    assert rows[:2] == [16, trained % 16]  # a batch of each size, before the first epoch
+    assert rows[-(2 * len(epoch) + 3) :] == [*epoch, held, *epoch, held, tested]
+    monkeypatch.setattr(runs, "usable_cores", lambda: 6)
+    monkeypatch.setattr(runs, "refuse_missing", lambda wanted: None)
+    for wanted, cores in (([CPU], 6), ([CPU, Devices("cpu", 2), GPU], 3), ([Devices("cpu", 8)], 1)):
+        with pytest.raises(CourseError, match="left no result"):
+            runs.run_all(TINY, wanted, tmp_path / str(cores), lambda folder, job: 3, lambda line: None)
+        assert runs.read_plan(tmp_path / str(cores)).cores == cores
+
+
+def test_validation_every_few_epochs_and_at_last():
+    plan = replace(TINY, epochs=5, validate_every=2, validation=0.25, validation_batch=3)
+    found = run_job(plan, Job(CPU, 16, 0), make_parts(plan), ALONE, [])
+    assert found["validated"] == [2, 4, 5] and len(found["accuracies"]) == len(found["seconds"]["validation"]) == 3
+    assert image_counts(plan)[1] == found["images_validated"] == 18
+    ends = [*found["ends"]["train"], *found["ends"]["validation"]]
+    assert (
+        len(found["ends"]["train"]) == 5
+        and max(ends) == found["ends"]["validation"][-1] >= sum(found["seconds"]["train"]) - 0.01
+    )
+
+
+def test_no_run_is_started_that_would_not_end_in_time(tmp_path):
+    plan, said = replace(TINY, runs=3, epochs=1), []
+    runs.run_all(plan, [CPU], tmp_path / "new", here, said.append, limit=5.0)  # less than starting is taken to last
+    assert len(runs.results_in(tmp_path / "new")) == 1 and "2 runs are left" in said[-1]
+    runs.run_all(plan, [CPU], tmp_path / "new", here, said.append)
+    assert len(runs.results_in(tmp_path / "new")) == 3
 
 
 def test_the_cpu_may_train_some_steps_only():
-    plan = Plan("small", epochs=50, batch_size=4, images=8, height=12, width=16, cpu_steps=2)
+    plan = Plan("small", epochs=50, batch_sizes=(4,), images=8, height=12, width=16, cpu_steps=2)
     found = run_job(plan, Job(CPU, 4, 0), make_parts(plan), ALONE, [])
     assert found["partial"] and found["steps_an_epoch"] == 2 and found["images_an_epoch"] == 8
     assert found["accuracy"] is None and found["accuracies"] == []
@@ -157,7 +235,9 @@ def result(kind, count, batch, run=1, seconds=100.0, watts=200.0, idle=70.0, gpu
     parts = {"train": [0.08 * seconds] * 10, "validation": [0.01 * seconds] * 10, "test": [0.1 * seconds]}
     found = {"kind": kind, "count": count, "batch": batch, "run": run, "name": "", "partial": False, "epochs": 10}
     found |= {"steps_an_epoch": 8, "images_an_epoch": 1000, "images_tested": 100, "parameters": 5, "finite": True}
-    found |= {"accuracies": [0.2 + 0.01 * run] * 10, "accuracy": 0.7 + 0.05 * run}
+    found |= {"accuracies": [0.2 + 0.01 * run] * 10, "accuracy": 0.7 + 0.05 * run, "validated": list(range(1, 11))}
+    found |= {"alike": False, "shares": None, "threads": 1, "images_validated": 20, "date": "2026-01-02T00:00:00"}
+    found |= {"ends": {name: [0.1 * seconds * n for n in range(1, 11)] for name in ("train", "validation")}}
     found |= {"energies": energies, "energy_is_trusted": True, "memory": {"all": 1e9, "batch": 1e6}}
     found |= {"power": {"seconds": [1, 2], "watts": [[watts] * 2] * gpus}, "machine": "M", "versions": {"n": "1"}}
     return found | {"seconds": parts, "not_measured": []} | more
@@ -242,8 +322,8 @@ class Page(HTMLParser):
             self.found.setdefault(self.open[-1], []).append(data)
 
 
-def page_of(tmp_path, results):
-    experiment_page.write(tmp_path / "page.html", Plan(epochs=10), results)
+def page_of(tmp_path, results, *others):
+    experiment_page.write(tmp_path / "page.html", Experiment("", Plan(epochs=10), results), *others)
     return Page((tmp_path / "page.html").read_text("utf-8"))
 
 
@@ -268,6 +348,60 @@ def test_the_page_says_what_was_not_measured_and_what_was_not_run_whole(tmp_path
     assert "no longer finite" in " ".join(broken.found["p"])
 
 
+def test_the_page_shows_the_experiments_of_subfolders_each_in_its_place(tmp_path):
+    few = [result("gpu", 1, 128), result("gpu", 2, 256, seconds=51.0)]
+    others = [Experiment("several", Plan(epochs=2), few)]
+    others += [Experiment("112x148", Plan(epochs=20, height=112, batch_sizes=(72, 128)), [result("gpu", 1, 72)])]
+    tenth = Plan(epochs=5, height=112, validation=0.1)
+    others += [Experiment(f"v{n}", replace(tenth, validate_every=n), [result("gpu", 1, 128)]) for n in (1, 5)]
+    both = [result("hybrid", 2, 128, alike=alike, shares=[0.04, 0.96]) for alike in (False, True)]
+    others += [Experiment("hybrid", Plan(epochs=9, height=112), [result("gpu", 1, 128), *both])]
+    others += [Experiment("mnist", Plan("mnist", epochs=8), [result("gpu", 1, 50)])]
+    page = page_of(tmp_path, measured(), *others)
+    heads = " ".join(page.found["h2"] + page.found["h3"])
+    for wanted in ("2 epochs on", "112 × 197 pixels, rate 0.05, 20 epochs", "What validation costs", "Unequal devices"):
+        assert heads.count(wanted) == 1
+    cells = page.found["td"]
+    assert {"4.0% + 96.0%", "CPU + 1 GPU, 128, counted alike", "here, 1 GPU, 50 (8 epochs)", "19.5 s"} <= set(cells)
+    assert cells.count("10%") == 2 and "--devices 1,2" in " ".join(page.found["p"])
+
+
+def test_a_page_without_results_is_a_page_and_a_group_of_one_is_explained(tmp_path):
+    assert "Settings" in page_of(tmp_path, []).found["h2"]
+    words = " ".join(page_of(tmp_path, [result("gpu", 1, 128), result("group", 1, 128, seconds=101.0)]).found["p"])
+    assert "1 GPU in a group of one, 128: what the loop of several devices costs one" in words
+
+
+def test_without_matplotlib_the_results_are_there_and_no_page(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # importing it raises ModuleNotFoundError
+    with pytest.raises(ModuleNotFoundError):  # of another name
+        experiment_page.written(tmp_path / "page.html", Experiment("", Plan(epochs=10), measured()))
+
+    def missing(*experiments):
+        raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+
+    monkeypatch.setattr(experiment_page, "write", missing)
+    said = experiment_page.written(tmp_path / "page.html", Experiment("", Plan(), []))
+    assert str(tmp_path / "runs") in said and not (tmp_path / "page.html").exists()
+
+
+def test_an_efficiency_above_one_is_doubted(tmp_path):
+    one, two = result("cpu", 1, 128, threads=2), result("cpu", 2, 256, seconds=10.0, threads=1)
+    words = " ".join(page_of(tmp_path, [one, two]).found["p"])
+    assert "2 CPU processes, 128 each: an efficiency of 5.00 is suspect" in words and "threads" in words
+    fair = " ".join(page_of(tmp_path, [one, result("cpu", 2, 256, seconds=52.0)]).found["p"])
+    assert "suspect" not in fair
+
+
+def test_curves_have_the_least_mean_and_most_of_the_runs_and_a_collapse_is_found():
+    results = [result("gpu", 1, 128, run, accuracies=values) for run, values in ((1, [0.1, 0.5]), (2, [0.3, 0.7]))]
+    curve = numbers.curves_of(results)["1 GPU, 128"]
+    assert curve.least == [0.1, 0.5] and curve.mean == pytest.approx([0.2, 0.6]) and curve.most == [0.3, 0.7]
+    assert page_accuracy.collapse_of(curve) is None
+    fallen = replace(curve, mean=[0.2, 0.7, 0.4, 0.1, 0.6])
+    assert page_accuracy.collapse_of(fallen) == (0.7, 0.1)
+
+
 # ---- runs in a folder
 
 
@@ -288,7 +422,7 @@ def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         runs.run_all(plan, [CPU], folder, until_the_second, said.append)
     before = {file.name: file.stat().st_mtime_ns for file in (folder / "runs").iterdir()}
-    assert len(before) == 2 and len(runs.results_in(folder, plan, [CPU])) == 2
+    assert len(before) == 2 and len(runs.results_in(folder)) == 2
     runs.run_all(plan, [CPU], folder, here, said.append)
     assert "2 of 3 runs" in "".join(said)
     after = {file.name: file.stat().st_mtime_ns for file in (folder / "runs").iterdir()}
@@ -296,7 +430,17 @@ def test_what_was_cut_off_goes_on_and_what_is_there_is_not_repeated(tmp_path):
     assert sorted(file.name for file in folder.iterdir()) == ["plan.json", "runs"]
     more = Plan(**(vars(plan) | {"runs": 4}))
     runs.run_all(more, [CPU], folder, here, said.append)
-    assert len(runs.results_in(folder, more, [CPU])) == 4
+    assert len(runs.results_in(folder)) == 4
+
+
+def test_a_page_of_runs_that_are_there_needs_none_of_their_devices(tmp_path, capsys):
+    plan, runs_there = replace(Plan("small"), runs=1, cores=3), tmp_path / "runs"
+    runs.settle(plan, tmp_path)
+    there = json.dumps(result("gpu", 1, 128))
+    (runs_there / "gpu1-batch128-run1.json").write_text(there)
+    assert commands.main(["experiment", "small", "--devices", "1", "--runs", "1", "--out", str(tmp_path)]) == 0
+    assert "1 GPU, 128" in Page((tmp_path / "experiment.html").read_text("utf-8")).found["td"]
+    assert runs.read_plan(tmp_path) == plan  # it is left as it was
 
 
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, ["nncourse: interrupted"]), (signal.SIGKILL, [])])
@@ -340,7 +484,7 @@ def test_ctrl_c_in_a_run_ends_all_and_another_number_of_processes_is_refused(tmp
 def test_other_options_and_other_files_are_refused(tmp_path):
     runs.settle(TINY, tmp_path / "one")
     with pytest.raises(CourseError, match="holds an experiment with epochs 2; you said 3"):
-        runs.settle(Plan(**(vars(TINY) | {"epochs": 3})), tmp_path / "one")
+        runs.refuse_other(Plan(**(vars(TINY) | {"epochs": 3})), tmp_path / "one")
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "mine.txt").write_text("x")
     (tmp_path / "file").write_text("no folder")
@@ -349,12 +493,12 @@ def test_other_options_and_other_files_are_refused(tmp_path):
     with pytest.raises(CourseError, match="wanted from 1 to 512 processes, got 1000"):
         runs.refuse_missing([Devices("cpu", 1000)])
     with pytest.raises(CourseError, match="it has other files"):
-        runs.settle(TINY, tmp_path / "two")
+        runs.refuse_other(TINY, tmp_path / "two")
     with pytest.raises(CourseError, match="with its plan.json"):
         runs.read_plan(tmp_path / "two")
     for name in ("cpu1-batch16-run2", "gpu-batch1-run1", "x", "tpu1-batch16-run1", "../cpu1-batch16-run1"):
         with pytest.raises(CourseError, match="wanted a run such as"):
-            runs.job_called(TINY, name)
+            job_called(TINY, name)
 
 
 @MPI
@@ -369,9 +513,21 @@ def test_the_command_does_all_of_it_at_tiny_size(tmp_path, capsys):
     files = sorted((out / "runs").iterdir())
     assert [file.stem for file in files] == ["cpu1-batch8-run1", "cpu2-batch16-run1", "cpu2-batch8-run1"]
     page = Page((out / "experiment.html").read_text("utf-8"))
-    assert "2 CPU processes, 4 each" in page.found["td"] and "Speedup" in page.found["h2"]
+    assert "2 CPU processes, 4 each" in page.found["td"] and "Speedup" in page.found["h3"]
     one, _, two = (json.loads(file.read_text()) for file in files)
     assert one["images_an_epoch"] == two["images_an_epoch"] == 27
+
+
+@MPI
+@pytest.mark.full
+def test_unequal_processes_train_together_with_measured_shares(tmp_path, capsys):
+    out = tmp_path / "found"
+    words = "--devices cpu+cpu --runs 1 --epochs 2 --batch-size 16 --images 8 --size 16x16 --slow 5 --validate-every 2"
+    assert commands.main(["experiment", "small", *words.split(), "--out", str(out)]) == 0, capsys.readouterr().err
+    weighted, alike = (json.loads((out / "runs" / f"{name}-batch16-run1.json").read_text()) for name in UNEQUAL)
+    assert not weighted["alike"] and alike["alike"] and weighted["shares"][0] < weighted["shares"][1]
+    page = Page((out / "experiment.html").read_text("utf-8"))
+    assert "2 unequal CPU processes, 16, counted alike" in page.found["td"] and "Unequal devices" in page.found["h2"]
 
 
 @pytest.mark.parametrize("options", [["--size", "148"], ["--devices", "gpu"], ["--epochs", "0"], ["--send", "none"]])

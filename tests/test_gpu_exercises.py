@@ -117,8 +117,8 @@ def test_recorded_steps_are_shown_as_they_were_measured(results):
     case = {"network": "4-3-1", "batch": 2, "optimizer": "adam"}
     records = [case | {"contender": name, "seconds_a_step": s} for name, s in (("launched", 4e-4), ("recorded", 5e-5))]
     results("recorded", {"machine": "A chip, 2 multiprocessors", "date": "2026-01-02", "records": records})
-    head, *lines, where = recorded.launching().splitlines()
-    assert head.endswith("4-3-1, 2, adam") and where == "recorded, A chip, 2026-01-02"
+    head, more, *lines, where = recorded.launching().splitlines()
+    assert head.split() == ["network", "4-3-1"] and more.endswith("2, adam") and where == "recorded, A chip, 2026-01-02"
     assert [line.split() for line in lines] == [["launched", "400", "µs"], ["recorded", "50", "µs"]]
 
 

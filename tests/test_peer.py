@@ -14,8 +14,8 @@ from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
 from nnclassroom.judge.check import check
 from nncourse import device as devices
 from nncourse.architecture import DenseArchitecture
+from nncourse.epochs import dense_peers
 from nncourse.epochs.dense import dense_sgd_epoch, random_targets
-from nncourse.epochs.dense_peers import epoch_function
 from nncourse.errors import CourseError
 from nncourse.kernels.peer.all_reduce import WAYS, GPUs, Simulated, after_rounds, peer_sum, source, way_for
 from tests.tiers import many
@@ -156,29 +156,44 @@ def test_compiles_for_a_gpu_with_room_for_all_threads(size):
 # ---- training
 
 A_NETWORK = DenseArchitecture((9, 7, 3), ("tanh", "softmax"), "categorical_cross_entropy")
+OTHERS = (
+    DenseArchitecture((4, 3), ("identity",), "mae"),
+    DenseArchitecture((33, 17, 6, 1), ("sigmoid", "softplus", "sigmoid"), "binary_cross_entropy"),
+    DenseArchitecture((6, 140, 3), ("tanh", "softmax"), "mse"),
+)
 
 
-def of_a_network(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(1)
-    parameters = (0.5 * rng.standard_normal(A_NETWORK.contract_sizes["p"])).astype(np.float32)
-    return parameters, rng.standard_normal((n, 9)).astype(np.float32), random_targets(rng, (n, 3))
+def of_a_network(n: int, network: DenseArchitecture = A_NETWORK) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng, sizes = np.random.default_rng(1), network.contract_sizes
+    parameters = (0.5 * rng.standard_normal(sizes["p"])).astype(np.float32)
+    X = rng.standard_normal((n, sizes["n_in"])).astype(np.float32)
+    return parameters, X, random_targets(rng, (n, sizes["n_out"]))
 
 
 @needs_emulator
-@pytest.mark.parametrize("size", [2, 3])
-def test_devices_that_share_each_batch_train_as_one(size):
-    parameters, X, Y = of_a_network(21)  # the last batch has one row: some devices have none
-    alone = dense_sgd_epoch["fused"](parameters.copy(), A_NETWORK, X, Y, 5, 0.3)
+@pytest.mark.parametrize(("size", "network"), [(2, A_NETWORK), (3, A_NETWORK), *((2, other) for other in OTHERS)])
+@pytest.mark.parametrize("large", [0, dense_peers.LARGE], ids=["4 × 4 sums", "2 × 2 sums"])
+def test_devices_that_share_each_batch_train_as_one(size, network, large, monkeypatch):
+    monkeypatch.setattr(dense_peers, "LARGE", large)
+    parameters, X, Y = of_a_network(21, network)  # the last batch has one row: some devices have none
+    in_double = (array.astype(float) for array in (X, Y))
+    alone = dense_sgd_epoch.reference(parameters.astype(float), network, *in_double, 5, 0.3)
     own = [parameters.copy() for _ in range(size)]
-    epoch_function(Simulated(size), own, A_NETWORK, [X] * size, [Y] * size, 5, 0.3)()
+    dense_peers.epoch_function(Simulated(size), own, network, [X] * size, [Y] * size, 5, 0.3)()
     assert all(same_bits(other, own[0]) for other in own)
     assert np.abs(own[0] - alone).max() < 1e-5 < np.abs(alone - parameters).max()
+
+
+@pytest.mark.skipif(why_no_nvrtc() is not None, reason=str(why_no_nvrtc()))
+@pytest.mark.parametrize("side", dense_peers.SOURCES)
+def test_training_compiles_and_all_sums_lie_in_registers(side):
+    assert all(used.spill_bytes == 0 for used in compile_check(dense_peers.SOURCES[side]).values())
 
 
 def test_training_wants_arrays_for_each_device():
     parameters, X, Y = of_a_network(3)
     with pytest.raises(CourseError, match="for each of 2 devices; got 2, 1, 2"):
-        epoch_function(Simulated(2), [parameters] * 2, A_NETWORK, [X], [Y] * 2, 5, 0.3)
+        dense_peers.epoch_function(Simulated(2), [parameters] * 2, A_NETWORK, [X], [Y] * 2, 5, 0.3)
 
 
 # ---- real GPUs
@@ -190,15 +205,14 @@ def test_gpus_that_share_each_batch_train_as_one():
 
     size = min(4, gpu_count())
     numbers_of = of_a_network(210)
-    alone = dense_sgd_epoch["fused"](*[cupy.asarray(a) for a in numbers_of[:1]], A_NETWORK,
-                                     *[cupy.asarray(a) for a in numbers_of[1:]], 32, 0.3).get()  # fmt: skip
+    alone = dense_sgd_epoch["numpy"](numbers_of[0].copy(), A_NETWORK, *numbers_of[1:], 32, 0.3)
     arrays = []
     for device in range(size):
         with cupy.cuda.Device(device):
             arrays.append([cupy.asarray(array) for array in numbers_of])
     parameters, X, Y = zip(*arrays, strict=True)
     peers = GPUs(range(size), most=1 << 12)
-    epoch_function(peers, parameters, A_NETWORK, X, Y, 32, 0.3)()
+    dense_peers.epoch_function(peers, parameters, A_NETWORK, X, Y, 32, 0.3)()
     peers.refuse_missed()
     found = [own.get() for own in parameters]
     assert all(same_bits(other, found[0]) for other in found)

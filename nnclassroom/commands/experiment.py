@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import math
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -11,11 +12,12 @@ from nncourse.errors import CourseError
 
 def add_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("network", help="resnet34, resnet18, or small: one for trying, of two convolutions")
+    add("network", help="resnet34, resnet18, small: one for trying, of two convolutions; or mnist: 784-192-10 on MNIST")
     add(
         "--devices",
         default="cpu,1,2",
-        help="cpu, cpu2 (two processes on the CPU), or numbers of GPUs (default cpu,1,2); on a laptop cpu,cpu2",
+        help="cpu, cpu2 (two processes on the CPU), numbers of GPUs, group1 (one GPU, trained as several are), "
+        "cpu+1 (the CPU and a GPU), cpu+cpu (two unequal processes); default cpu,1,2; on a laptop cpu,cpu2",
     )
     add(
         "--out",
@@ -28,14 +30,28 @@ def add_options(parser: ArgumentParser) -> None:
     add("--epochs", type=whole, default=100, help="default 100")
     add(
         "--batch-size",
-        type=whole,
-        default=128,
-        help="several devices train twice: so many images for each, and so many together (default 128)",
+        type=wholes,
+        default=(128,),
+        dest="batch_sizes",
+        metavar="NUMBERS",
+        help="one, or several such as 72,96,128; several devices train twice: so many images for each, and so many "
+        "together (default 128)",
     )
     add("--learning-rate", type=number, default=0.05, help="of plain SGD (default 0.05)")
     add("--images", type=whole, default=1000, help="of each class (default 1000)")
     add("--size", default="148x197", metavar="HEIGHTxWIDTH", help="of the images (default 148x197)")
     add("-s", "--seed", type=whole, default=0, help="for the images, the weights and the order (default 0)")
+    add("--validation", type=number, default=0.02, metavar="SHARE", help="of the images (default 0.02)")
+    add("--validate-every", type=whole, default=1, metavar="EPOCHS", help="default 1")
+    add("--validation-batch", type=whole, default=0, help="images at once; 0: as in training (default 0)")
+    add(
+        "--cpu-share",
+        type=share_or_auto,
+        default=0.0,
+        metavar="SHARE",
+        help="of a batch, beside GPUs or of the slower process; auto: by measured speeds (default auto)",
+    )
+    add("--slow", type=number, default=3.0, help="how much slower the first process of cpu+cpu is made (default 3)")
     add("--cpu-steps", type=whole, default=3, help="the CPU trains only so many steps, once; 0: all (default 3)")
     add(
         "--send",
@@ -46,6 +62,13 @@ def add_options(parser: ArgumentParser) -> None:
     add("--threads", type=whole, default=0, help=THREADS)
     add("--pause", type=number, default=0.0, metavar="SECONDS", help="between two runs (default 0)")
     add(
+        "--limit",
+        type=number,
+        default=math.inf,
+        metavar="SECONDS",
+        help="start no run that would not end in this time, as far as earlier ones tell (default: none)",
+    )
+    add(
         "--patience",
         type=number,
         default=120.0,
@@ -53,6 +76,14 @@ def add_options(parser: ArgumentParser) -> None:
         help="a process that takes longer for a step, and longer than ever, has hung (default 120)",
     )
     add("--only", help=argparse.SUPPRESS)  # one of the runs, in a process of its own
+
+
+def wholes(text: str) -> tuple[int, ...]:
+    return tuple(whole(word) for word in text.split(","))
+
+
+def share_or_auto(text: str) -> float:
+    return 0.0 if text == "auto" else number(text)
 
 
 def run(options: Namespace) -> int:
@@ -68,16 +99,14 @@ def run(options: Namespace) -> int:
     height, _, width = options.size.partition("x")
     if not (height.isdecimal() and width.isdecimal() and len(options.size) < 12):
         raise CourseError(f"wanted --size HEIGHTxWIDTH, such as 148x197; got {options.size!r}")
-    names = "network", "runs", "epochs", "batch_size", "learning_rate", "images", "seed", "cpu_steps"
-    names += "send", "pause", "threads"
+    names = "network", "runs", "epochs", "batch_sizes", "learning_rate", "images", "seed", "cpu_steps"
+    names += "validation", "validate_every", "validation_batch", "cpu_share", "slow", "send", "pause", "threads"
     sides = {"height": int(height), "width": int(width)}
     plan = experiment.Plan(**{name: getattr(options, name) for name in names}, **sides)
     wanted = experiment.parsed_devices(options.devices)
     begin = functools.partial(runs.begin, plan.network, patience=options.patience)
-    status = runs.run_all(plan, wanted, options.out, begin, functools.partial(print, flush=True))
+    status = runs.run_all(plan, wanted, options.out, begin, functools.partial(print, flush=True), options.limit)
     if status:
         return status
-    page = options.out / "experiment.html"
-    experiment_page.write(page, plan, runs.results_in(options.out, plan, wanted))
-    print(f"experiment: {page}")
+    print(experiment_page.written(options.out / "experiment.html", *runs.experiments_in(options.out)))
     return 0

@@ -1,4 +1,4 @@
-"""Results of an experiment: speedup, efficiency, Amdahl's p, energy and EDP; and the thesis's own results."""
+"""Results of an experiment: speedup, efficiency, Amdahl's p, energy and EDP."""
 
 import math
 import statistics
@@ -9,19 +9,10 @@ from typing import Any
 import numpy as np
 
 from nnclassroom.exercises.nb13 import amdahl_fit
+from nnclassroom.experiment.plan import Devices, Plan, image_counts
 from nncourse.parallel.energy import Energy, edp
 
 Result = dict[str, Any]  # what run_job() returns
-
-# The Cantabria thesis: two Tesla K20m, two Xeon E5-2620; tables 4.1 and 4.2, figures 4.4 and 4.6.
-THESIS_COLUMNS = ("", "speedup", "of the loop", "efficiency", "energy J", "with idle", "EDP", "with idle", "accuracy")
-THESIS = (
-    ("CPU", "1/11.8", "–", "–", "8.48e6", "1.11e7", "86.65", "103.79", "80 %"),
-    ("1 GPU", "1", "1", "1", "1.17e6", "1.28e6", "1", "1", "80 %"),
-    ("1 GPU, DDP", "< 1", "–", "–", "1.18e6", "1.29e6", "1.02", "1.02", "80 %"),
-    ("2 GPUs, 128 each", "1.79", "1.97", "0.895; loop 0.985", "1.15e6", "1.15e6", "0.56", "0.51", "74 %"),
-    ("2 GPUs, 64 each", "–", "–", "–", "–", "–", "–", "–", "80 %"),
-)
 
 
 @dataclass(frozen=True)
@@ -60,8 +51,23 @@ class Row:
     spread: tuple[float, float]  # the shortest and the longest total
     images_a_second: float
     accuracy: tuple[float, float, float] | None  # least, mean, most
+    threads: tuple[int, ...]  # of BLAS, in different runs
     consumed: Consumed | None
     trusted: bool
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The name of its folder, its plan, and the results of its runs."""
+
+    name: str
+    plan: Plan
+    results: Sequence[Result]
+
+    @property
+    def rows(self) -> list[Row]:
+        trained, _, tested = image_counts(self.plan)
+        return rows_of(self.results, self.plan.epochs, trained, tested)
 
 
 def rows_of(results: Sequence[Result], epochs: int, images: int, tested: int) -> list[Row]:
@@ -69,9 +75,9 @@ def rows_of(results: Sequence[Result], epochs: int, images: int, tested: int) ->
 
     A whole run has so many `epochs`, `images` in an epoch, and images `tested`.
     """
-    groups: dict[tuple[str, int, int], list[Result]] = {}
+    groups: dict[tuple[str, int], list[Result]] = {}
     for result in results:
-        groups.setdefault((result["kind"], result["count"], result["batch"]), []).append(result)
+        groups.setdefault((label_of(result), result["batch"]), []).append(result)
     return [_row(group, epochs, images, tested) for group in groups.values()]
 
 
@@ -99,17 +105,45 @@ def _row(results: list[Result], epochs: int, images: int, tested: int) -> Row:
         (min(totals), max(totals)),
         1 / statistics.median(rates),
         (min(reached), statistics.mean(reached), max(reached)) if reached else None,
+        tuple(sorted({each.get("threads", 1) for each in results})),
         _medians(consumed) if consumed else None,
         all(each["energy_is_trusted"] for each in results),
     )
 
 
+@dataclass(frozen=True)
+class Curve:
+    """The least, mean and greatest accuracy over the runs on the same devices, after each of `epochs`."""
+
+    epochs: list[int]
+    least: list[float]
+    mean: list[float]
+    most: list[float]
+
+
+def curves_of(results: Sequence[Result]) -> dict[str, Curve]:
+    """The validation accuracy by devices and batch, where it was measured."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        if result["accuracies"]:
+            groups.setdefault(label_of(result), []).append(result)
+    found = {}
+    for label, some in groups.items():
+        values = np.array([each["accuracies"] for each in some])
+        three = (values.min(axis=0), values.mean(axis=0), values.max(axis=0))
+        found[label] = Curve(some[0]["validated"], *(each.tolist() for each in three))
+    return found
+
+
 def label_of(result: Result) -> str:
     """ "2 GPUs, 64 each"."""
-    count, batch = result["count"], result["batch"]
-    names = {"cpu": ("CPU", "CPU processes"), "gpu": ("1 GPU", "GPUs")}[result["kind"]]
-    each = f"{batch / count:g}"
-    return f"{names[0]}, {each}" if count == 1 else f"{count} {names[1]}, {each} each"
+    kind, count, batch = result["kind"], result["count"], result["batch"]
+    hybrid = "CPU + 1 GPU" if count == 2 else f"CPU + {count - 1} GPUs"
+    unlike = {"group": "1 GPU in a group of one", "hybrid": hybrid, "unequal": "2 unequal CPU processes"}
+    if kind in unlike:
+        return f"{unlike[kind]}, {batch}, counted alike" if result["alike"] else f"{unlike[kind]}, {batch}"
+    one, several = {"cpu": ("CPU", "CPU processes"), "gpu": ("1 GPU", "GPUs")}[kind]
+    return f"{one}, {batch}" if count == 1 else f"{count} {several}, {batch / count:g} each"
 
 
 def consumed_by(result: Result) -> Consumed | None:
@@ -118,10 +152,11 @@ def consumed_by(result: Result) -> Consumed | None:
     A processor package is always in use, since it launches the kernels. GPUs are used in their order.
     """
     energies = [Energy(**each) for each in result["energies"]]
-    gpus = result["count"] if result["kind"] == "gpu" else 0
+    computed = Devices(result["kind"], result["count"]).each
+    gpus = computed.count("gpu")
     used = [each for each in energies if each.kind == "cpu" or each.number < gpus]
-    counters = sum(each.kind == result["kind"] for each in used)
-    if counters < max(1, gpus):
+    counters = [each.kind for each in used]
+    if counters.count("gpu") < gpus or ("cpu" in computed and "cpu" not in counters):
         return None
     above = sum(math.nan if each.above_idle is None else each.above_idle for each in used)
     seconds = used[0].seconds

@@ -1,36 +1,37 @@
-"""The experiment of the Cantabria thesis: one network trained on a CPU, on one GPU and on several.
+"""The experiment of the Cantabria thesis: one network trained on a CPU, on one GPU and on several; which runs.
 
-jobs() lists the runs; run_job() does one of them, called in each of its processes. runs.py starts them one after the
-other and keeps a file of each, and numbers.py computes results from these files.
+jobs() lists the runs; one_run.py does one of them, runs.py starts them one after the other and keeps a file of each,
+and numbers.py computes results from these files.
 """
 
-import datetime
 import math
 import re
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from nncourse import datasets, datasets_silhouettes
-from nncourse import device as devices
 from nncourse.backend import choose
-from nncourse.calls import Array, Calls
+from nncourse.calls import Calls
 from nncourse.catalogue import operations
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.group import Group, total
-from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
-from nncourse.model.layers import StepPosition
-from nncourse.model.loaders import WAYS, HostSamples, bytes_on_device, placed
-from nncourse.model.network import Network, make_network, threads_for
-from nncourse.model.optimizers import SGD, Optimizer
-from nncourse.parallel.energy import LEAST, Meter, idle_power, measured
+from nncourse.model.loaders import WAYS
+from nncourse.model.network import Network, make_network
 
-NETWORKS = "resnet34", "resnet18", "small"
-VALIDATION, TEST = 0.02, 0.13  # of each class: of 9,000 images 180 and 1,170, which leaves 7,650
+MNIST = "mnist"  # the thesis's first, small network: 784-192-10 on MNIST
+NETWORKS = "resnet34", "resnet18", "small", MNIST
+MNIST_COUNTS = 50_000, 10_000, 10_000
+TEST = 0.13  # of each class: of 9,000 images 1,170; validation takes 180, which leaves 7,650
+AUTO = 0.0  # the CPU's share is measured
+WORDS = {
+    "cpu": r"cpu(\d{0,4})",
+    "gpu": r"(\d{1,4})",
+    "group": r"group1",
+    "hybrid": r"cpu\+(\d{1,4})",
+    "unequal": r"cpu\+cpu",
+}
 
 
 @dataclass(frozen=True)
@@ -40,66 +41,112 @@ class Plan:
     network: str = "resnet34"
     runs: int = 3
     epochs: int = 100
-    batch_size: int = 128
+    batch_sizes: tuple[int, ...] = (128,)
     learning_rate: float = 0.05
     images: int = 1000  # of each class
     height: int = 148
     width: int = 197
     seed: int = 0
+    validation: float = 0.02  # share of each class
+    validate_every: int = 1  # epochs
+    validation_batch: int = 0  # images at once, in validation and test; 0: as many as in training
     cpu_steps: int = 3  # the CPU trains only so many steps; 0: all, as the GPUs do
+    cpu_share: float = AUTO  # of a batch, where the CPU trains with others
+    slow: float = 3.0  # times as long as the other takes the first of two unequal processes
     send: str = "all"
     pause: float = 0.0  # seconds between two runs
-    threads: int = 0  # of BLAS on the CPU, in each process; 0: as many as pay
+    threads: int = 0  # of BLAS on the CPU, in each process; 0: as many as pay, up to `cores`
+    cores: int = 0  # of a process on the CPU, the same in all runs, so that speedups are over equals; 0: all
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "batch_sizes", tuple(self.batch_sizes))
         refuse_unknown("a network", self.network, NETWORKS)
         refuse_unknown("a way to send samples", self.send, WAYS)
-        ones = dict.fromkeys(("runs", "epochs", "batch_size", "height", "width"), 1)
-        for name, number in (ones | {"images": 3, "seed": 0, "cpu_steps": 0, "threads": 0}).items():
+        least = dict.fromkeys(("runs", "epochs", "height", "width", "validate_every"), 1) | {"images": 3}
+        least |= dict.fromkeys(("seed", "cpu_steps", "threads", "cores", "validation_batch"), 0)
+        for name, number in least.items():
             if (got := getattr(self, name)) < number:
                 raise CourseError(f"wanted at least {number} for {name.replace('_', ' ')}; got {got}")
+        if min(self.batch_sizes, default=0) < 1:
+            raise CourseError(f"wanted batches of at least 1 image; got {list(self.batch_sizes)}")
         if not 0 < self.learning_rate < math.inf:
             raise CourseError(f"wanted a learning rate above 0; got {self.learning_rate:g}")
+        if not 0 < self.validation < 1 - TEST:
+            raise CourseError(f"wanted a share from 0 to {1 - TEST:g} for validation; got {self.validation:g}")
+        if not 0 <= self.cpu_share < 1:
+            raise CourseError(f"wanted a share from 0 to 1 for the CPU, or auto; got {self.cpu_share:g}")
+        if not 1 <= self.slow <= 100:
+            raise CourseError(f"wanted a process from 1 to 100 times as slow; got {self.slow:g}")
         if not 0 <= self.pause < 1e6:
             raise CourseError(f"wanted a pause from 0 to 1e6 seconds; got {self.pause:g}")
 
 
 @dataclass(frozen=True)
 class Devices:
-    """A number of devices of one kind, with a process for each."""
+    """Some devices, with a process for each. `count` is the number of processes.
 
-    kind: str  # "cpu" or "gpu"
-    count: int
+    kind: "cpu" or "gpu"; "group", one GPU in a group of one, trained as several are: what the thesis calls its wrapper;
+        "hybrid", the CPU and GPUs; "unequal", two processes on the CPU, the first slowed down on purpose.
+    """
+
+    kind: str
+    count: int = 1
+
+    @property
+    def each(self) -> list[str]:
+        """The device of every process."""
+        if self.kind == "hybrid":
+            return ["cpu"] + ["gpu"] * (self.count - 1)
+        return ["gpu" if self.kind in ("gpu", "group") else "cpu"] * self.count
+
+    @property
+    def gpus(self) -> int:
+        return self.each.count("gpu")
+
+    @property
+    def differ(self) -> bool:
+        """Whether they get shares of a batch by their speeds."""
+        return self.kind in ("hybrid", "unequal")
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run: its devices, the batch of all devices together, and its number among the runs of the same kind."""
+    """One run: its devices, the batch of all devices together, and its number among the runs of the same kind.
+
+    alike: the gradients of devices with unequal shares are averaged as if these were equal, as the thesis's were.
+    """
 
     devices: Devices
     batch: int
     number: int
+    alike: bool = False
 
     @property
     def name(self) -> str:
         """The name of its file."""
-        return f"{self.devices.kind}{self.devices.count}-batch{self.batch}-run{self.number + 1}"
+        alike = "-alike" if self.alike else ""
+        return f"{self.devices.kind}{self.devices.count}{alike}-batch{self.batch}-run{self.number + 1}"
 
 
 def parsed_devices(text: str) -> list[Devices]:
-    """The devices of "cpu,1,2": the CPU, one GPU, two GPUs; cpu2 are two processes on the CPU. CourseError for others.
+    """The devices of "cpu,1,group1,2,cpu+1": the CPU, a GPU, one in a group of one, two, the CPU and a GPU.
 
-    >>> [(each.kind, each.count) for each in parsed_devices("cpu,2")]
-    [('cpu', 1), ('gpu', 2)]
+    "cpu2" are two processes on the CPU, "cpu+cpu" two unequal ones. CourseError for other words.
+
+    >>> [(each.kind, each.count) for each in parsed_devices("cpu,2,cpu+1")]
+    [('cpu', 1), ('gpu', 2), ('hybrid', 2)]
     """
     found = []
     for word in text.split(","):
-        if not (match := re.fullmatch(r"(cpu)?(\d{0,4})", word.strip())) or not word.strip():
-            raise CourseError(f"wanted devices such as cpu,1,2 (numbers of GPUs) or cpu,cpu2; got {word!r}")
-        count = int(match[2] or 1)
-        if count < 1:
+        matches = ((kind, re.fullmatch(pattern, word.strip())) for kind, pattern in WORDS.items())
+        kind, match = next((each for each in matches if each[1]), ("", None))
+        if not match:
+            wanted = "devices such as cpu,1,group1,2,cpu+1 (numbers of GPUs) or cpu,cpu2,cpu+cpu"
+            raise CourseError(f"wanted {wanted}; got {word!r}")
+        number = int(match[1] or 1) if match.groups() else 1
+        if number < 1:
             raise CourseError(f"wanted at least 1 device; got {word!r}")
-        found.append(Devices(match[1] or "gpu", count))
+        found.append(Devices(kind, number + (kind == "hybrid") if kind != "unequal" else 2))
     return list(dict.fromkeys(found))
 
 
@@ -108,7 +155,7 @@ def jobs(plan: Plan, wanted: Sequence[Devices]) -> list[Job]:
 
     plan: what all runs have in common.
     wanted: the choices of devices. On several devices each gets a batch of its own, as large as that of one device;
-        then they share one such batch.
+        then they share one such batch. Unequal devices share one, their gradients first weighted by rows, then alike.
 
     >>> [job.name for job in jobs(Plan(runs=1), parsed_devices("cpu,2"))]
     ['cpu1-batch128-run1', 'gpu2-batch256-run1', 'gpu2-batch128-run1']
@@ -118,9 +165,23 @@ def jobs(plan: Plan, wanted: Sequence[Devices]) -> list[Job]:
         for each in wanted:
             if is_partial(plan, each) and number:
                 continue
-            for batch in dict.fromkeys((plan.batch_size * each.count, plan.batch_size)):
-                found.append(Job(each, batch, number))
-    return found
+            for batch in plan.batch_sizes:
+                if each.differ:
+                    found += [Job(each, batch, number, alike) for alike in (False, True)]
+                else:
+                    found += [Job(each, some, number) for some in (batch * each.count, batch)]
+    return list(dict.fromkeys(found))
+
+
+def job_called(plan: Plan, name: str) -> Job:
+    """The job of a name such as cpu1-batch128-run1."""
+    match = re.fullmatch(r"([a-z]+)(\d+)(-alike)?-batch(\d+)-run(\d+)", name)
+    job = None
+    if match and match[1] in WORDS:
+        job = Job(Devices(match[1], int(match[2])), int(match[4]), int(match[5]) - 1, bool(match[3]))
+    if job is None or job.name != name or job.number not in range(plan.runs):
+        raise CourseError(f"wanted a run such as gpu2-batch256-run1, up to run{plan.runs}; got {name!r}")
+    return job
 
 
 def is_partial(plan: Plan, wanted: Devices) -> bool:
@@ -133,7 +194,7 @@ def is_partial(plan: Plan, wanted: Devices) -> bool:
 
 @dataclass(frozen=True)
 class Parts:
-    """Images (n, 1, height, width) uint8 and one-hot targets, to train, validate and test with."""
+    """Images (n, 1, height, width) uint8, MNIST's (n, 784), and one-hot targets, to train, validate and test with."""
 
     train: tuple[np.ndarray, np.ndarray]
     validation: tuple[np.ndarray, np.ndarray]
@@ -142,13 +203,18 @@ class Parts:
 
 def image_counts(plan: Plan) -> tuple[int, int, int]:
     """The numbers of images to train, validate and test with: the same share of each class."""
+    if plan.network == MNIST:
+        return MNIST_COUNTS
     classes = len(datasets_silhouettes.CLASSES)
-    tests, held = max(1, round(TEST * plan.images)), max(1, round(VALIDATION * plan.images))
+    tests, held = max(1, round(TEST * plan.images)), max(1, round(plan.validation * plan.images))
     return (plan.images - tests - held) * classes, held * classes, tests * classes
 
 
 def make_parts(plan: Plan) -> Parts:
-    """The silhouettes, 85, 2 and 13 % of each class: 7,650, 180 and 1,170 of 9,000."""
+    """The silhouettes, by default 85, 2 and 13 % of each class: 7,650, 180 and 1,170 of 9,000; or MNIST."""
+    if plan.network == MNIST:
+        train, validation = datasets.split(datasets.mnist("train"), MNIST_COUNTS[1] / sum(MNIST_COUNTS[:2]), plan.seed)
+        return Parts(*((part.X, part.Y) for part in (train, validation, datasets.mnist("test"))))
     data = datasets.silhouettes(plan.images, plan.seed, plan.height, plan.width, np.uint8)
     trained, held, tests = image_counts(plan)
     rest, test = datasets.split(data, tests / len(data.X), plan.seed)
@@ -169,9 +235,10 @@ def load_parts(path: Path) -> Parts:
 def make_experiment_network(plan: Plan, seed: int) -> Network:
     """The network of the plan for its images; "small" is one for trying, of two convolutions."""
     classes = len(datasets_silhouettes.CLASSES)
+    if plan.network == MNIST:
+        return make_network("784,192,10", seed=seed)
     if plan.network == "small":
-        pool = max(1, min(plan.height, plan.width) // 6)
-        words = f"image1x{plan.height}x{plan.width},conv4x3same,conv4x3same,pool{pool},{classes}"
+        words = f"image1x{plan.height}x{plan.width},conv8x5same,pool2,conv16x5same,pool2,{classes}"
         return make_network(words, "relu", "categorical_cross_entropy", "he", seed)
     from nncourse.model.resnet import resnet
 
@@ -188,152 +255,3 @@ def make_backend(kind: str) -> Calls:
             ours = operation.kernels.get("cudnn")
             library[name] = "cudnn" if ours and not ours.missing() else "cupy"
     return choose("cuda", **library)
-
-
-# ---- one run
-
-
-def run_job(
-    plan: Plan,
-    job: Job,
-    parts: Parts,
-    group: Group,
-    meters: Sequence[Meter],
-    progress: bool = False,
-    on_rows: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
-    """Train, validate after each epoch, and test. Every member of the group calls it.
-
-    Times and energy cover this, but not data, start and compilation. Energy is that of all `meters`, which only one
-    member should have; the others pass none. `on_rows` is called with the number of rows that are computed next.
-    """
-    from tqdm import tqdm
-
-    partial = is_partial(plan, job.devices)
-    backend = make_backend(job.devices.kind)
-    network = make_experiment_network(plan, plan.seed + job.number).on(backend)
-    begin_alike(network, group)
-    X, Y = placed(parts.train[0], backend.device, plan.send), backend.to_device(parts.train[1])
-    train = _Training(plan, job, network, SGD(), X, Y, backend, group, on_rows)
-    held = _Shown(parts.validation, plan, backend, group, 0, on_rows)
-    test = _Shown(parts.test, plan, backend, group, plan.cpu_steps * job.batch if partial else 0, on_rows)
-    if backend.device == "gpu":
-        train.try_out()
-        held.accuracy(network), test.accuracy(network)
-        devices.synchronise(backend.device)
-    group.barrier()
-    idle = idle_power(meters) if meters else []
-    group.barrier()
-    epochs = 1 if partial else plan.epochs
-    seconds: dict[str, list[float]] = {"train": [], "validation": [], "test": []}
-    accuracies = []
-    with (
-        measured(meters, idle) as found,
-        threads_for(network, job.batch / group.size, backend, plan.threads or None) as blas,
-        tqdm(total=epochs, unit="epoch", desc=job.name, disable=None if progress else True, leave=False) as bar,
-    ):
-        for epoch in range(1, epochs + 1):
-            blas.choose()
-            start = time.perf_counter()
-            steps, rows = train.epoch(epoch, plan.cpu_steps if partial else 0)
-            seconds["train"].append(time.perf_counter() - start)
-            if not partial:
-                start = time.perf_counter()
-                accuracies.append(held.accuracy(network))
-                seconds["validation"].append(time.perf_counter() - start)
-                bar.set_postfix_str(f"accuracy {accuracies[-1]:.1%}", refresh=False)
-            bar.update()
-        start = time.perf_counter()
-        reached = test.accuracy(network)
-        seconds["test"].append(time.perf_counter() - start)
-    times, watts = found.power() if meters else ([], [])
-    return {
-        "name": job.name,
-        "kind": job.devices.kind,
-        "count": job.devices.count,
-        "batch": job.batch,
-        "run": job.number + 1,
-        "partial": partial,
-        "threads": blas.count,
-        "epochs": epochs,
-        "steps_an_epoch": steps,
-        "images_an_epoch": rows,
-        "images_tested": len(test),
-        "seconds": seconds,
-        "accuracies": accuracies,
-        "accuracy": None if partial else reached,
-        "energies": [asdict(each) for each in found.energies] if meters else [],
-        "energy_is_trusted": bool(meters) and found.seconds >= LEAST,
-        "power": {"seconds": times, "watts": watts},
-        "memory": bytes_on_device(parts.train[0], -(-job.batch // job.devices.count)),
-        "parameters": network.flat_parameters.size,
-        "finite": bool(np.isfinite(float(network.flat_parameters.sum()))),
-        "machine": devices.describe(backend.device),
-        "versions": devices.versions(),
-        "date": datetime.datetime.now().isoformat(timespec="seconds"),
-    }
-
-
-@dataclass(frozen=True)
-class _Training:
-    """What an epoch of training needs."""
-
-    plan: Plan
-    job: Job
-    network: Network
-    optimizer: Optimizer
-    X: Array | HostSamples
-    Y: Array
-    backend: Calls
-    group: Group
-    on_rows: Callable[[int], None] | None
-
-    def epoch(self, number: int, most_steps: int = 0) -> tuple[int, int]:
-        """Train all batches, or some, in this epoch's order. Returns the numbers of steps and of images."""
-        order = np.random.default_rng([self.plan.seed, self.job.number, number]).permutation(len(self.Y))
-        order = order[: most_steps * self.job.batch] if most_steps else order
-        self._steps(order, self.plan.learning_rate, StepPosition(self.plan.seed, number))
-        devices.synchronise(self.backend.device)
-        return -(-len(order) // self.job.batch), len(order)
-
-    def try_out(self) -> None:
-        """Take a step on a copy of the network, so that all is compiled and the library has chosen its plans.
-
-        The last batch of an epoch may be smaller, and then needs plans of its own.
-        """
-        rest = len(self.Y) % self.job.batch
-        copy = replace(self, network=self.network.on(self.backend), optimizer=SGD())
-        for rows in dict.fromkeys((min(self.job.batch, len(self.Y)), rest or self.job.batch)):
-            copy._steps(np.arange(min(rows, len(self.Y))), 1e-9, StepPosition())
-
-    def _steps(self, order: np.ndarray, rate: float, position: StepPosition) -> None:
-        # samples that stay on the host are indexed there
-        there = order if isinstance(self.X, HostSamples) else self.backend.to_device(order)
-        batch, more = self.job.batch, {"on_rows": self.on_rows}
-        data_parallel_epoch(
-            self.network, self.X, self.Y, there, batch, rate, self.backend, self.optimizer, position, self.group, **more
-        )
-
-
-class _Shown:
-    """Images with known classes, to measure the share that a network classifies correctly."""
-
-    def __init__(
-        self, pair: tuple[np.ndarray, np.ndarray], plan: Plan, backend: Calls, group: Group, most: int, on_rows: Any
-    ) -> None:
-        images, targets = (array[: most or None] for array in pair)
-        self.X, self.Y = placed(images, backend.device, plan.send), targets
-        self.backend, self.group, self.on_rows = backend, group, on_rows
-        self.at_once = plan.batch_size
-
-    def __len__(self) -> int:
-        return len(self.Y)
-
-    def accuracy(self, network: Network) -> float:
-        """Each member counts its rows, `at_once` at a time."""
-        right = np.zeros(1)
-        for rows in own_pieces(len(self.Y), self.at_once, self.group, self.on_rows):
-            outputs = network.outputs(self.X[rows], self.backend).A
-            predicted = devices.to_device(datasets.predicted_classes(outputs), "cpu")
-            right += (predicted == self.Y[rows].argmax(axis=1)).sum()
-        return float(total(right, self.group)[0]) / len(self.Y)

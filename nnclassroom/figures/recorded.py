@@ -19,7 +19,7 @@ counting()            confusion_matrix with atomics, by the number of cells
 import statistics
 from collections.abc import Sequence
 
-from nnclassroom.experiment.numbers import THESIS, THESIS_COLUMNS
+from nnclassroom.experiment.thesis import THESIS, THESIS_COLUMNS
 from nnclassroom.figures import overheads
 from nnclassroom.formats import duration
 from nnclassroom.recorded_words import in_words
@@ -108,16 +108,18 @@ def launching() -> str:
     """Microseconds of a step on a GPU, launched from Python and recorded, beside PyTorch's: contenders by cases."""
     if not (found := overheads.recorded("recorded")):
         return _missing("training steps with and without launches", "recorded")
-    seconds: dict[str, dict[str, float]] = {}
+    seconds: dict[str, dict[tuple[str, str], float]] = {}
     for each in found["records"]:
-        case = f"{each['network']}, {each['batch']}, {each['optimizer']}"
+        case = each["network"], f"{each['batch']}, {each['optimizer']}"
         seconds.setdefault(each["contender"], {})[case] = each["seconds_a_step"]
     cases = list(dict.fromkeys(case for times in seconds.values() for case in times))
     lines = [
         [STEP_WORDS.get(name, name), *(duration(times[case]) if case in times else "–" for case in cases)]
         for name, times in seconds.items()
     ]
-    return "\n".join([table(["network, batch, optimizer", *cases], lines), overheads.recorded_where("recorded")])
+    networks, others = zip(*cases, strict=True)
+    heads = ["network", *networks]
+    return "\n".join([table(heads, [["batch, optimizer", *others], *lines]), overheads.recorded_where("recorded")])
 
 
 def sums() -> str:

@@ -241,7 +241,7 @@ def training(
     about = (
         f"Batch size {BATCH}, learning rate {RATE}; median over some epochs, with the data on the "
         "device already. Test: all test rows through the network, and counted. Speedups are those of a step. "
-        "What is called fused, graph or one kernel computes fused epochs, and so does C; the others are called as "
+        "What is called fused or one kernel computes fused epochs, and so does C; the others are called as "
         "yours are, operation by operation. C is a plain program of one thread (epochs/dense_plain.c), in "
         "double with -O3; fast: with -march=native -ffast-math."
     )

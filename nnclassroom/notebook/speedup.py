@@ -67,7 +67,6 @@ CONTENDERS = (
     # Those above but C call one kernel per operation, as your kernels are called; those below compute fused epochs.
     Contender("numpy, fused", "numpy", {"dense_sgd_epoch": "numpy"}),
     Contender("numba, fused", "numba", {"dense_sgd_epoch": "numba"}),
-    Contender("cuda, graph", "cuda", {"dense_sgd_epoch": "graph"}),
     Contender("cuda, one kernel", "cuda", {"dense_sgd_epoch": "one_kernel"}),
 )
 

@@ -4,7 +4,6 @@ As in dense.py, the kernels make no calls between steps and work on one flat vec
 convolution in turn, then of each dense layer.
 
     numpy, numba    the gradient by network_gradient's kernel, and a step: convolutional_cpu.py, gradient_loops.py
-    fused, graph    a few CUDA kernels a step, launched one by one, or recorded and replayed: convolutional_graph.py
     one_kernel      one launch for the epoch: convolutional_one_kernel.py
 
 ConvolutionalArchitecture describes the networks: convolutions, at most one max-pool, dense layers.

@@ -3,7 +3,7 @@
 //   1   Adam: each block also keeps M and V of the parameters that it updates
 //
 //   nncourse check convolutional_adam_epoch --kernel one_kernel   (--emulate without a GPU)
-//   nncourse time convolutional_adam_epoch --kernel graph --kernel one_kernel
+//   nncourse time convolutional_adam_epoch --kernel one_kernel
 //   python -m benchmarks.gpu --only digits                        beside PyTorch and JAX
 //
 // convolutional_one_kernel.py compiles this text for each network: all sizes and offsets are constants.

@@ -54,7 +54,7 @@ def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip
         operation = (convolutional_adam_epoch if adam else convolutional_sgd_epoch).name
         raise DoesNotFitError(
             f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory "
-            f"a block), got {architecture} in batches of {batch}; take {operation}=graph, or fewer neurons"
+            f"a block), got {architecture} in batches of {batch}; take {operation}=steps, or fewer neurons"
         )
     return made
 

@@ -23,6 +23,7 @@ __device__ void copy_one_later(float* to, const float* from, bool there) {
                  "r"(there ? 4 : 0) : "memory");
 #endif
 }
+
 // Copies four numbers between addresses aligned to 16 bytes, or zeros unless they are `there`.
 __device__ void copy_four_later(float* to, const float* from, bool there) {
 #ifdef COPIES_AT_ONCE
@@ -50,19 +51,5 @@ __device__ void wait_for_groups() {
 __device__ void wait_for_copies() {
 #ifndef COPIES_AT_ONCE
     asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
-// The copies that this thread has started since the last call are a group. wait_for_copies_before<LATER> waits for all
-// groups of this thread but the last LATER.
-__device__ void end_of_copies() {
-#ifndef COPIES_AT_ONCE
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int LATER>
-__device__ void wait_for_copies_before() {
-#ifndef COPIES_AT_ONCE
-    asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
 #endif
 }

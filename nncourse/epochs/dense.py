@@ -4,7 +4,6 @@ In a small network the call of an operation takes longer than its computation. S
 steps. They work on one flat vector of all parameters: W and b of each layer in turn, row after row.
 
     numpy, numba    Algorithm 1 on the CPU, with preallocated arrays: dense_cpu.py
-    fused, graph    a few CUDA kernels a layer, launched one by one, or recorded and replayed: dense_graph.py
     one_kernel      one launch for the epoch; the weights never leave the chip: dense_one_kernel.py
 
 Other optimizers, and other networks, train by the gradient of a whole network: gradient.py. Without a kernel for that,

@@ -443,7 +443,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
             const int k = first_k + k0 + lane * COPY;
             if (k < first_k + SPAN && k < width(0)) copy_later(memory_at, &at.x[stage][copy][s][k], from + k, row < n);
         }
-        end_of_copies();
+        end_group_of_copies();
     };
     const int group = thread / GROUP, member = thread % GROUP;
     const int updater = UPDATERS < THREADS ? thread - (THREADS - UPDATERS) : THREADS - 1 - thread;
@@ -574,7 +574,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
             upwards<0, WAITS - 1>([&](auto number) {
                 constexpr int from = number.number * AT_ONCE;
                 if (STAGES == 1) {
-                    wait_for_copies_before<BATCH - from - AT_ONCE>();
+                    wait_for_groups<BATCH - from - AT_ONCE>();
                     __syncwarp();
                 }
                 for (int s0 = from; s0 < from + AT_ONCE; s0 += SAMPLES) forward(s0);

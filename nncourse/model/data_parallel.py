@@ -24,9 +24,15 @@ def begin_alike(network: Network, group: Group) -> None:
             group.broadcast(vector)
 
 
-def own_pieces(rows: int, at_once: int, group: Group, on_rows: Callable[[int], None] | None = None) -> Iterator[slice]:
+def own_pieces(
+    rows: int,
+    at_once: int,
+    group: Group,
+    on_rows: Callable[[int], None] | None = None,
+    shares: Sequence[float] | None = None,
+) -> Iterator[slice]:
     """This member's shard of `rows`, up to `at_once` at a time. `on_rows` is called with the number of each."""
-    own = shard(rows, group.rank, group.size)
+    own = shard(rows, group.rank, group.size, shares)
     for start in range(own.start, own.stop, at_once):
         piece = slice(start, min(start + at_once, own.stop))
         if on_rows:
@@ -48,21 +54,23 @@ def data_parallel_epoch(
     synchronise: bool = False,
     shares: Sequence[float] | None = None,
     on_rows: Callable[[int], None] | None = None,
+    alike: bool = False,
 ) -> None:
     """One epoch of the samples X, Y in this order, which every member holds: a step for each batch of all members.
 
     Each batch is cut by shard(), with `shares` if they are given. With `synchronise`, layers with statistics of the
     batch add them over the group. At the end running statistics become the mean over the members. `on_rows` is called
-    with the number of rows that this member computes next.
+    with the number of rows that this member computes next. With `alike` members count alike, whatever their rows: with
+    unequal shares this is no longer the gradient of the batch.
     """
-    parts = parts_of_epoch(len(order), batch_size, group, synchronise, shares)
+    parts = parts_of_epoch(len(order), batch_size, group, synchronise, shares, alike)
     own_samples = in_turn(X, [order[part.rows] for part in parts])
     for samples, part in zip(own_samples, parts, strict=True):
         if on_rows:
             on_rows(part.size)
         here = position._replace(first=part.rows.start, group=group if part.together else None)
         shared_step(network, samples, Y[order[part.rows]], part, rate, backend, optimizer, here, group)
-    mean_statistics(network, group)
+    mean_statistics(network, group, parts)
 
 
 class Part(NamedTuple):
@@ -81,14 +89,19 @@ class Part(NamedTuple):
 
 
 def parts_of_epoch(
-    rows: int, batch_size: int, group: Group, synchronise: bool = False, shares: Sequence[float] | None = None
+    rows: int,
+    batch_size: int,
+    group: Group,
+    synchronise: bool = False,
+    shares: Sequence[float] | None = None,
+    alike: bool = False,
 ) -> list[Part]:
-    """This member's part of each batch of an epoch of so many rows."""
+    """This member's part of each batch of an epoch of so many rows; see data_parallel_epoch() for `alike`."""
     parts = []
     for start in range(0, rows, batch_size):
         size = min(batch_size, rows - start)
         own = shard(size, group.rank, group.size, shares)
-        weight, together = (own.stop - own.start) / size, synchronise
+        weight, together = 1 / group.size if alike else (own.stop - own.start) / size, synchronise
         if synchronise and min(shard_sizes(size, group.size, shares)) == 0:
             # A member without rows has no statistics to add: all members compute all of this small batch.
             own, weight, together = slice(0, size), 1 / group.size, False
@@ -112,11 +125,11 @@ def shared_step(
     optimizer.step(network.flat_parameters, network.flat_gradient, rate, backend)
 
 
-def mean_statistics(network: Network, group: Group) -> None:
-    """The end of an epoch: running statistics become the mean over the members."""
+def mean_statistics(network: Network, group: Group, parts: Sequence[Part]) -> None:
+    """The end of an epoch of these parts: running statistics become the mean over the members, weighted as they are."""
     if network.statistics:
+        network.flat_statistics *= np.float32(sum(part.weight for part in parts) / len(parts))
         group.all_reduce(network.flat_statistics)
-        network.flat_statistics /= group.size
 
 
 def shared_gradient(

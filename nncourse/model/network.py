@@ -35,7 +35,7 @@ from nncourse.model.layers import (
     views,
 )
 from nncourse.model.optimizers import SGD, Optimizer
-from nncourse.threads import Threads
+from nncourse.threads import MOST, Threads
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
@@ -341,9 +341,9 @@ def flops(network: Network) -> list[int]:
     return costs
 
 
-def threads_for(network: Network, rows: float, backend: Calls, exactly: int | None = None) -> Threads:
-    """The threads of BLAS for batches of so many rows; one where a GPU computes."""
-    return Threads(rows * max(flops(network), default=0) if backend.device == "cpu" else 0.0, exactly)
+def threads_for(network: Network, rows: float, backend: Calls, exactly: int | None = None, most: int = MOST) -> Threads:
+    """The threads of BLAS for batches of so many rows, `exactly` these or at `most`; one where a GPU computes."""
+    return Threads(rows * max(flops(network), default=0) if backend.device == "cpu" else 0.0, exactly, most)
 
 
 def backpropagation(

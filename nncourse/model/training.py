@@ -409,7 +409,7 @@ def _made_ready_together(
     def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
         if made:
             made(order, rate, position)
-            mean_statistics(network, group)
+            mean_statistics(network, group, parts)
         else:
             more = (group, synchronise, shares, on_rows)
             data_parallel_epoch(network, X, Y, order, batch_size, rate, backend, optimizer, position, *more)

@@ -5,7 +5,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,17 +48,39 @@ def join(device: str, heart: Heartbeat | None) -> Group:
     """
     if heart is None:
         return Alone(device)
-    from nncourse.parallel.mpi import MPIGroup, mpi
+    _meet()
+    if device == "cpu":
+        from nncourse.parallel.mpi import MPIGroup
+
+        return Watched(MPIGroup(device), heart)
+    from nncourse.parallel.nccl import NCCLGroup
+
+    return Watched(NCCLGroup(), heart)
+
+
+def join_unlike(device_of: Sequence[str], heart: Heartbeat) -> Group:
+    """The same for members of which some compute on the CPU, each other on the next GPU: they exchange by MPI."""
+    _meet()
+    from nncourse.parallel.mpi import MPIGroup
+
+    group = MPIGroup()
+    group.device = device_of[group.rank]
+    if group.device == "gpu":
+        import cupy
+
+        number = device_of[: group.rank].count("gpu")
+        cupy.cuda.Device(number % cupy.cuda.runtime.getDeviceCount()).use()
+    return Watched(group, heart)
+
+
+def _meet() -> None:
+    """Wait for all processes that were started together. CourseError if they are not those of MPI's world."""
+    from nncourse.parallel.mpi import mpi
 
     everyone = mpi().COMM_WORLD
     world.refuse_wrong(world.launcher_environment(os.environ), everyone.Get_size())
     everyone.Barrier()  # now all have opened the shared memory of MPICH
     guard.unlink_shared_memory()
-    if device == "cpu":
-        return Watched(MPIGroup(device), heart)
-    from nncourse.parallel.nccl import NCCLGroup
-
-    return Watched(NCCLGroup(), heart)
 
 
 def first_one(group: Group, work: Callable[[], Something]) -> Something:

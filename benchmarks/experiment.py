@@ -1,0 +1,85 @@
+"""The recorded experiments: `python -m benchmarks.experiment` does the runs that are missing in results/experiment.
+
+Each is a command of `nncourse experiment` with a folder of its own. With --limit 540 no run is started that would not
+end within 540 seconds; the same command again goes on with what is left. At last the page of all is written; --limit 0
+does that alone.
+"""
+
+import argparse
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnclassroom.experiment import page
+from nnclassroom.experiment.runs import experiments_in
+
+HERE = Path(__file__).parent / "results" / "experiment"
+SMALL, LARGE = "112x148", "222x295"  # height x width; the thesis writes them the other way round
+TRIED = "--devices 1 --runs 1 --epochs 10 --batch-size 128"  # of the validation
+
+
+@dataclass(frozen=True)
+class Record:
+    """A folder of the results, the command's options, and about how many seconds its longest run takes on an H100."""
+
+    folder: str
+    options: str
+    seconds: float
+
+
+RECORDS = (  # in the order in which they are recorded
+    Record(".", "--devices 1 --batch-size 128,256", 370),
+    Record(SMALL, f"--devices 1 --runs 1 --epochs 20 --batch-size 72,96,128,160,192,256 --size {SMALL}", 60),
+    Record(LARGE, f"--devices 1 --runs 1 --epochs 20 --batch-size 72,96,128 --size {LARGE}", 190),
+    Record(
+        "large_rate", f"--devices 1 --runs 1 --epochs 20 --batch-size 72,128 --size {LARGE} --learning-rate 0.2", 190
+    ),
+    Record("alone", "--devices cpu,1,group1 --runs 3 --epochs 3", 300),
+    Record("validation_2", f"{TRIED} --size {SMALL}", 40),
+    Record("validation_10", f"{TRIED} --size {SMALL} --validation 0.1", 40),
+    Record("validation_10_every_5", f"{TRIED} --size {SMALL} --validation 0.1 --validate-every 5", 40),
+    Record("validation_10_one_by_one", f"{TRIED} --size {SMALL} --validation 0.1 --validation-batch 1", 120),
+    Record("hybrid", "--devices 1,cpu+1 --runs 1 --epochs 15 --size 74x99 --cpu-share 0.04", 450),
+    Record(
+        "mnist", "--devices cpu,1 --runs 1 --epochs 8 --batch-size 50 --learning-rate 0.5 --cpu-steps 0 --threads 1", 60
+    ),
+    Record("several_gpus", "--devices 1,2 --runs 1 --epochs 2", 60),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS", help="for all of it")
+    parser.add_argument("--only", metavar="FOLDERS", help="such as .,hybrid (default: all but several_gpus)")
+    parser.add_argument("--out", type=Path, default=HERE, help="default: benchmarks/results/experiment")
+    options = parser.parse_args()
+    over = time.monotonic() + options.limit
+    only = (
+        options.only.split(",") if options.only else [each.folder for each in RECORDS if each.folder != "several_gpus"]
+    )
+    for record in RECORDS:
+        left = over - time.monotonic()
+        if record.folder not in only or left < record.seconds:
+            continue
+        network = "mnist" if record.folder == "mnist" else "resnet34"
+        words = [
+            network,
+            *shlex.split(record.options),
+            "--out",
+            str(options.out / record.folder),
+            "--limit",
+            f"{left:.0f}",
+        ]
+        print(f"nncourse experiment {shlex.join(words)}", flush=True)
+        if status := subprocess.run([sys.executable, "-m", "nnclassroom", "experiment", *words]).returncode:
+            return status
+    if (options.out / "plan.json").exists():
+        print(page.written(options.out / "experiment.html", *experiments_in(options.out)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""The page's part on unequal devices that train together: the CPU beside GPUs, or a slow process beside a fast one."""
+
+from nnclassroom.experiment import numbers
+from nnclassroom.experiment.numbers import Experiment
+from nnclassroom.experiment.page_figures import curves_in_words, figure_with_axes, plot_bars, plot_curves
+from nnclassroom.experiment.page_times import seconds
+from nnclassroom.pages import image, paragraphs, table
+
+
+def unlike(each: Experiment) -> str:
+    """Figure 3.3: accuracy and time of unequal devices beside one device."""
+    rows = [row for row in each.rows if row.accuracy]
+    base = numbers.base_of(rows)
+    shares = {numbers.label_of(result): result["shares"] for result in each.results}
+    lines = []
+    for row in rows:
+        own = " + ".join(f"{share:.1%}" for share in shares[row.label] or [1.0])
+        speedup = f"{base.loop / row.loop:.3g}" if base else "–"
+        lines.append([row.label, own, seconds(row.loop), speedup, f"{row.accuracy[1]:.1%}"])
+    curves = numbers.curves_of(each.results)
+    figure, (left, right) = figure_with_axes(2)
+    plot_curves(left, curves)
+    plot_bars(right, [row.label for row in rows], {"training": [row.loop for row in rows]}, "training, s")
+    text = f"Accuracy by epoch and time of training. {curves_in_words(curves)}"
+    about = (
+        "The thesis’s figure 3.3: with a twelfth of a GPU’s images for the CPU, training was slower than on one GPU, "
+        "less accurate and less stable. Shares by speed let all devices end together. But the CPU also feeds the GPUs, "
+        "and gradients have to be exchanged.",
+        "A device’s gradient is a mean over its images. The gradient of the batch is the sum of these, each times its "
+        "images over all images. Counted alike, as the thesis’s were, few images move the network as much as many.",
+    )
+    plan = each.plan
+    size = f"{plan.network}, {plan.height} × {plan.width} pixels, {plan.epochs} epochs"
+    slow = f" The first process was made {plan.slow:g} times as slow on purpose." if _is_slowed(each) else ""
+    heads = ["", "shares", "training", "S of the loop", "on the test images"]
+    words = paragraphs([f"{size}.{slow}"])
+    return f"<h2>Unequal devices</h2>{words}{table(lines, heads)}{image(figure, text, whole=True)}{paragraphs(about)}"
+
+
+def _is_slowed(each: Experiment) -> bool:
+    return any(result["kind"] == "unequal" for result in each.results)
