@@ -57,8 +57,8 @@ test-release: setup
 	$(PYTEST) --tier release $(or $(FILES),tests) $(ARGS)
 
 style: setup
-	.venv/bin/python -m ruff check nncourse nnclassroom cuda_on_cpu tests tools book benchmarks slurm hub notebooks conftest.py
-	.venv/bin/python -m ruff format --check --quiet nncourse nnclassroom cuda_on_cpu tests tools book benchmarks slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff check nncourse nnclassroom cuda_on_cpu tests tools book benchmarks pytorch slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff format --check --quiet nncourse nnclassroom cuda_on_cpu tests tools book benchmarks pytorch slurm hub notebooks conftest.py
 	.venv/bin/python -m mypy
 	rm -rf build/no_kernels
 

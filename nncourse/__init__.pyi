@@ -10,6 +10,7 @@ from .model import metrics as metrics
 from .model.network import backpropagation as backpropagation
 from .model.network import cost_of as cost_of
 from .model.network import forward as forward
+from .model.network import input_gradient as input_gradient
 from .model.network import make_network as make_network
 from .model.network import training_step as training_step
 from .model.optimizers import SGD as SGD

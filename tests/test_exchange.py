@@ -17,14 +17,22 @@ from exercise_operations import (
 from processes import in_processes
 
 from nnclassroom.exercises import kept_kernels
-from nnclassroom.exercises.nb12 import all_reduce, averaging_round, pipeline, server_update, shards, weighted_gradient
+from nnclassroom.exercises.nb12 import (
+    all_reduce,
+    averaging_round,
+    gather_maps,
+    pipeline,
+    server_update,
+    shards,
+    weighted_gradient,
+)
 from nnclassroom.judge import answer
 from nnclassroom.judge.group_operation import GroupOperation
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, shard
 from nncourse.parallel.simulation import Link, ring_seconds, root_seconds, simulate, tree_seconds
 
-OPERATIONS = shards, all_reduce, weighted_gradient, averaging_round, server_update, pipeline
+OPERATIONS = shards, all_reduce, weighted_gradient, averaging_round, server_update, pipeline, gather_maps
 LINK = Link(1e-5, 1e9)
 
 

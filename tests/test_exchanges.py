@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from figures import png
 
-from cuda_on_cpu import emulate
 from nnclassroom.exercises.nb12 import all_reduce
 from nnclassroom.figures import nb12, overheads
 from nnclassroom.notebook.exercise import Answer, Outcome
+from nncourse import choose, datasets, make_network
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import Kernel
+from nncourse.parallel import timeline, train_asynchronously
 from nncourse.parallel.simulation import Link, simulate
 
 
@@ -92,13 +93,23 @@ def test_letters_tell_when_they_leave_and_come():
     assert nb12.letters(run.messages) == "rank 0 → rank 1: 2 numbers, leaves at 3 s, is there at 4 s"
 
 
-def test_functions_of_the_all_reduce_inside_kernels_are_shown_whole_and_run():
-    text = nb12.peer_text("flags", "send_to_all")
-    assert text.count("__global__") == 1 and text.count("{") == text.count("}") > 0 and not text.startswith("//")
-    with pytest.raises(CourseError, match="wanted a function of all_reduce.cu"):
-        nb12.peer_text("flag")
-    if not emulate.why_not():
-        assert "right sum" in nb12.emulated_all_reduce(2, 10)
+def test_parts_that_were_overtaken_differ_in_age():
+    backend, data = choose("numpy"), datasets.moons(samples=200)
+
+    def part(group):
+        clock = timeline.made_up(group, {"compute": 1e-3, "update": 2e-5})
+        options = {"epochs": 4, "batch_size": 10, "servers": 2}
+        train_asynchronously(make_network([2, 3, 1]), data.X, data.Y, backend, group, clock, **options)
+
+    alike = simulate(part, 5, link=Link(1e-4))
+    assert set(nb12.ages_of_parts(alike.messages, 2)) == {0}
+    slow = simulate(part, 5, link=Link(1e-4), links={(2, 0): Link(5e-3)})
+    assert max(nb12.ages_of_parts(slow.messages, 2)) > 1
+
+
+def test_half_of_the_filters_are_drawn_on_each_of_two_devices():
+    words = nb12.plot_split_layers(6).words
+    assert "half of the 6 filters" in words
 
 
 def test_what_is_not_recorded_is_said_in_one_line(monkeypatch):

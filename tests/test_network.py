@@ -5,12 +5,20 @@ import math
 
 import numpy as np
 import pytest
-from finite_differences import compare_gradients
+from finite_differences import compare_gradients, slopes
 
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model.layers import Dense, StepPosition
-from nncourse.model.network import Network, backpropagation, cost_of, forward, make_network, training_step
+from nncourse.model.network import (
+    Network,
+    backpropagation,
+    cost_of,
+    forward,
+    input_gradient,
+    make_network,
+    training_step,
+)
 
 NUMPY = choose("numpy")
 SHAPES = ([2, 3, 1], [2, 3, 2, 1], [2, 3, 2], [5, 8, 6, 4])
@@ -179,3 +187,18 @@ def test_what_does_not_fit_together_is_refused(options):
     with pytest.raises(CourseError) as caught:
         make_network(**({"sizes": [3, 2, 1]} | options))
     assert "\n" not in str(caught.value)
+
+
+def test_the_gradient_of_the_inputs_is_that_of_each_sample_alone(rng):
+    network = make_network("image1x4x4,conv2x2same,pool2,5,3", "tanh", "categorical_cross_entropy", seed=1)
+    network = network.with_flat_parameters(np.float64(network.flat_parameters))
+    X, Y, backend = rng.standard_normal((3, 1, 4, 4)), np.eye(3), choose("numpy")
+    found = input_gradient(network, X, Y, backend)
+    for row in range(3):
+        alone = slice(row, row + 1)
+
+        def cost(image, alone=alone):
+            here = network.forward(image, backend)
+            return cost_of(network, [here.Z], [here.A], Y[alone], backend)
+
+        np.testing.assert_allclose(found[alone], slopes(cost, X[alone]), rtol=1e-6, atol=1e-9)

@@ -52,6 +52,15 @@ def test_the_truth_is_the_gradient(cost, rows):
                 slope = (after(array, place, h) - after(array, place, -h)) / (2 * h)
                 assert steps[name][place] == pytest.approx(slope, rel=1e-6, abs=1e-9)
         assert np.allclose(np.atleast_2d(steps[f"d{number}"]).mean(axis=0), steps[f"db{number}"])
+    inputs = X[:rows].copy()
+    for place in np.ndindex(inputs.shape):
+        costs = []
+        for by in (h, -h):
+            moved = inputs.copy()
+            moved[place] += by
+            costs.append(cost_of(there, *forward(there, moved, backend), Y[:rows], backend))
+        slope = (costs[0] - costs[1]) / (2 * h)
+        assert np.atleast_2d(steps["dx"])[place] / rows == pytest.approx(slope, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize(("cost", "activation"), [("mse", "relu"), ("binary_cross_entropy", "tanh")])

@@ -6,9 +6,10 @@ weighted_gradient  the gradient of all rows from those of shards that are not eq
 averaging_round    some steps on each rank's own parameters, then their mean
 server_update      what a parameter server does with gradients, in the order they arrive
 pipeline           when each device of a pipeline begins with each micro-batch
+gather_maps        every rank gets the maps of all filters, where each has computed its own
 
-Every member of a group runs the kernels of all_reduce, weighted_gradient and averaging_round, unchanged on a simulated
-group and over MPI: see judge/group_operation.py.
+Every member of a group runs the kernels of all_reduce, weighted_gradient, averaging_round and gather_maps, unchanged on
+a simulated group and over MPI: see judge/group_operation.py.
 """
 
 from collections.abc import Iterator
@@ -545,3 +546,72 @@ def one_after_the_other(seconds, batches):
             if b > 0:
                 begin[d, b] = max(begin[d, b], begin[d, b - 1] + seconds[d])
     return begin
+
+
+# ---- a layer that is split by its filters
+
+
+def _all_maps(maps: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.concatenate(list(maps), axis=1), (len(maps), *_gathered(maps.shape))).copy()
+
+
+def _gathered(shape: tuple[int, ...]) -> tuple[int, ...]:
+    ranks, batch, own, h, w = shape
+    return batch, ranks * own, h, w
+
+
+def _more_than_once(exchanged: Exchanged) -> str:
+    """A rank has to tell its own maps to each of the others, and nothing else."""
+    own = exchanged.arguments[0][0].size
+    for rank in range(exchanged.size):
+        sent = sum(message.values.size for message in exchanged.messages if message.source == rank)
+        if sent > (exchanged.size - 1) * own:
+            return f"rank {rank} sends {sent} numbers: its own {own}, once to each of the others, will do"
+    return ""
+
+
+def _of_maps(place: tuple[int, ...], maps: np.ndarray, exchanged: Exchanged) -> str:
+    """Whose maps stand in the place of others, in words."""
+    rank, _, channel = place[:3]
+    own = maps.shape[2]
+    found = exchanged.got["A"][rank][:, channel]
+    for other, number in product(range(len(maps)), range(own)):
+        if np.array_equal(found, maps[other][:, number]):
+            due = f"due is filter {channel % own} of rank {channel // own}"
+            return f"channel {channel} of rank {rank} is filter {number} of rank {other}: {due}"
+    return f"due is filter {channel % own} of rank {channel // own}"
+
+
+gather_maps = GroupOperation(
+    "gather_maps",
+    "every rank gets the maps of rank 0's filters, then those of rank 1's, and so on",
+    contract="maps (ranks, batch, own, h, w) -> A (ranks, batch, c, h, w) where c = ranks * own",
+    reference=_all_maps,
+    same_bits=True,
+    demands={"": _more_than_once},
+    flops=None,
+    trial=Trial(
+        edge_cases=("zeros",),
+        advice=_of_maps,
+        sizes_to_check=tuple(
+            dict(zip(("ranks", "batch", "own", "h", "w"), sizes, strict=True))
+            for sizes in ((2, 1, 2, 2, 2), (3, 2, 1, 2, 3), (4, 2, 2, 1, 2), (1, 2, 3, 2, 2), (5, 1, 2, 2, 1))
+        ),
+        draw_sizes=lambda rng: {
+            name: int(rng.integers(1, 5 if name == "ranks" else 4)) for name in ("ranks", "batch", "own", "h", "w")
+        },
+    ),
+)
+
+
+@gather_maps.kernel("numpy", device="cpu")
+def told_in_pairs(group, maps):
+    parts = [maps if rank == group.rank else np.empty_like(maps) for rank in range(group.size)]
+    for other in range(group.size):  # of each pair the lower rank sends first: nobody waits in vain
+        if group.rank < other:
+            group.send(maps, other)
+        if group.rank != other:
+            group.receive(parts[other], other)
+        if group.rank > other:
+            group.send(maps, other)
+    return np.concatenate(parts, axis=1)

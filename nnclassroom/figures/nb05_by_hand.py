@@ -26,7 +26,7 @@ from nncourse.model.network import COSTS, Network, cost_of, first_delta
 
 TOLERANCE = 2e-3  # relative: numbers with three digits pass
 UP, DOWN = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"), str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-MATRICES = {"db": "db", "dw": "dW"}
+MATRICES = {"db": "db", "dw": "dW", "dx": "dX"}
 KINDS = {  # kinds of mistakes, and what the table says about them
     "sign": "the number is right, its sign is not",
     "twice": "two times the right number",
@@ -36,7 +36,7 @@ KINDS = {  # kinds of mistakes, and what the table says about them
     "no slope": "what comes out without the factor σ'(z)",
     "sum": "the sum over the batch, where the mean is wanted",
 }
-SIGNS = {"z": "z", "a": "a", "d": "δ", "db": "∂C/∂b", "dw": "∂C/∂w"}
+SIGNS = {"z": "z", "a": "a", "d": "δ", "db": "∂C/∂b", "dw": "∂C/∂w", "dx": "∂C/∂x"}
 
 
 @dataclass(frozen=True)
@@ -154,12 +154,15 @@ class Steps:
 
     def _quantity(self, name: str, place: tuple[int, ...] = ()) -> str:
         """z2, (0,) becomes z²₁; dw3, (0, 1) becomes ∂C/∂w³₁₂; for a batch D³ and dW³."""
-        kind, layer = name.rstrip("0123456789"), name.lstrip("zadbwC").translate(UP)
+        kind, layer = name.rstrip("0123456789"), name.lstrip("zadbwxC").translate(UP)
         sign = MATRICES.get(kind, kind.upper()) if self.batch else SIGNS.get(kind, kind)
         return sign + layer + "".join(str(number + 1).translate(DOWN) for number in place)
 
     def _equation(self, name: str, place: tuple[int, ...]) -> str:
         """The equation's number, and its right-hand side: for this neuron or weight, or for the whole batch."""
+        if name == "dx":  # (4b) without a slope
+            j = "".join(str(n + 1).translate(DOWN) for n in place)
+            return "(4b) D² W²" if self.batch else f"(4b) Σᵢ δ²ᵢ w²ᵢ{j}"
         kind, number = name.rstrip("0123456789"), int(name.lstrip("zadbwC") or 0)
         last, short = number == len(self.network.layers) + 1, COSTS[self.network.cost]
         delta = "hidden_delta" if not last else "cross_entropy_delta" if short else "output_delta"
@@ -186,7 +189,7 @@ class Steps:
 
 
 def intermediates(network: Network, X: np.ndarray, Y: np.ndarray) -> dict[str, np.ndarray]:
-    """z, a, d, dw and db of every layer, and the cost C, in float64, for samples X (batch, n_in)."""
+    """z, a, d, dw and db of every layer, the cost C and dx, dC/dX, in float64, for samples X (batch, n_in)."""
     backend, found = choose("numpy"), {}
     there = network.with_flat_parameters(np.float64(network.flat_parameters))
     passes = there.forward(X, backend).kept
@@ -198,10 +201,10 @@ def intermediates(network: Network, X: np.ndarray, Y: np.ndarray) -> dict[str, n
     for index in reversed(range(len(there.layers))):
         found[f"d{index + 2}"] = D
         S_below = there.layers[index - 1].slope(Z[index - 1], backend) if index else None
-        below, gradients = there.layers[index].backward(D, passes[index], A[index], S_below, backend, below=index > 0)
+        below, gradients = there.layers[index].backward(D, passes[index], A[index], S_below, backend)
         found |= dict(zip((f"dw{index + 2}", f"db{index + 2}"), gradients, strict=True))
         D = below
-    return found
+    return found | {"dx": D}
 
 
 def mistaken(

@@ -126,13 +126,13 @@ def recorded() -> list[Row]:
 
 def table(rows: list[Row]) -> str:
     """The rows as text, slowest first, each with its speedup over the project's NumPy version."""
-    lines = [f"{'':24} {'an epoch':>10} {'a step':>8} {'speed':>9} {'right':>6}  where"]
+    lines = [f"{'':24} {'an epoch':>10} {'a step':>8} {'speed':>9} {'right':>7}  where"]
     for row in sorted(rows, key=lambda row: -row.seconds):
-        right = f"{row.accuracy:.1%}" if row.accuracy else ""
+        right = f"{row.accuracy:.2%}" if row.accuracy else ""
         times = PROJECT[0].seconds / row.seconds
         speed = f"{times:,.0f}×" if times >= 10 else f"{times:.2g}×"
         step = _long(row.seconds / STEPS)
-        lines.append(f"{row.name:24} {_long(row.seconds):>10} {step:>8} {speed:>9} {right:>6}  {row.where}")
+        lines.append(f"{row.name:24} {_long(row.seconds):>10} {step:>8} {speed:>9} {right:>7}  {row.where}")
     return "\n".join(lines)
 
 

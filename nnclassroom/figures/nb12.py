@@ -1,6 +1,5 @@
 """Figures and texts of notebook 12 on exchanges: letters, the ring, timelines, recorded times."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -10,25 +9,24 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from cuda_on_cpu import emulate
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.figures import overheads
-from nnclassroom.figures.common import INK, plot_lines
-from nnclassroom.figures.described import Described
+from nnclassroom.figures.common import INK, draw_arrow, draw_box, drawing, plot_lines
+from nnclassroom.figures.described import Described, WordedFigure
 from nnclassroom.formats import duration
 from nnclassroom.recorded_words import in_words
-from nncourse.errors import CourseError, refuse_unknown
-from nncourse.kernels.peer import all_reduce
+from nncourse.errors import CourseError
+from nncourse.parallel.asynchronous import ANSWER
 from nncourse.parallel.simulation import ExchangeError, Message, SimulatedGroup, count, fit_link, simulate
 from nncourse.parallel.timeline import WORK, Span, idle_share
 
 __all__ = [
-    "emulated_all_reduce",
+    "ages_of_parts",
     "letters",
-    "peer_text",
     "plot_gantt",
     "plot_lines",
     "plot_ring",
+    "plot_split_layers",
     "recorded_all_reduce",
     "recorded_epochs",
 ]
@@ -48,6 +46,49 @@ def letters(messages: Sequence[Message]) -> str:
         when = f"leaves at {message.begin:g} s, is there at {message.arrival:g} s"
         lines.append(f"rank {message.source} → rank {message.to}: {count(message.values.size)}, {when}")
     return "\n".join(lines)
+
+
+def ages_of_parts(messages: Sequence[Message], servers: int) -> list[int]:
+    """For each fetch of a worker of Downpour: how many updates the newest part has seen more than the oldest.
+
+    The first `servers` members are servers; the last number but one of an answer is its part's version.
+    """
+    versions: dict[tuple[int, int], list[int]] = {}  # by worker and server, one fetch after the other
+    for message in sorted((each for each in messages if each.tag == ANSWER), key=lambda each: each.begin):
+        versions.setdefault((message.to, message.source), []).append(int(message.values[-2]))
+    ages = []
+    for worker in sorted({worker for worker, _ in versions}):
+        fetches = zip(*(versions[worker, server] for server in range(servers)), strict=False)
+        ages += [max(parts) - min(parts) for parts in fetches]
+    return ages
+
+
+# ---- a layer whose filters are split
+
+
+def plot_split_layers(filters: int = 4) -> WordedFigure:
+    """Draw two devices with half of the filters of two convolutions each, and what goes from the one to the other."""
+    figure, (axes,) = drawing(1, 7.2, 3.6)
+    half, width = filters // 2, 2.6
+    for device, left in enumerate((0.6, 4.4)):
+        axes.text(left + width / 2, 5.5, f"device {device}", ha="center", fontsize=11, color=INK)
+        own = range(device * half, (device + 1) * half)
+        rows = [(0.0, "the image, all of it", "0.9")]
+        rows += [(1.3, f"convolution 1: filters {own[0]} to {own[-1]}", SHADES[0])]
+        rows += [(2.6, f"all {filters} maps of convolution 1", "0.9")]
+        rows += [(3.9, f"convolution 2: filters {own[0]} to {own[-1]}", SHADES[0])]
+        for height, text, colour in rows:
+            draw_box(axes, (left, height), (width, 0.7), text, 9, facecolor=colour, edgecolor=INK)
+        for low in (0.7, 2.0, 3.3):
+            draw_arrow(axes, (left + width / 2, low + 0.02), (left + width / 2, low + 0.58), INK)
+    for start, end in (((3.24, 1.75), (4.36, 2.8)), ((4.36, 1.75), (3.24, 2.8))):
+        draw_arrow(axes, start, end, "tab:purple", linewidth=2)
+    axes.set(xlim=(0.4, 7.2), ylim=(-0.2, 5.9))
+    figure.words = (
+        f"Two devices with the same image. Each computes half of the {filters} filters of convolution 1. Then arrows "
+        "cross: each sends its maps to the other. Each has all maps, and computes half of the filters of convolution 2."
+    )
+    return figure
 
 
 # ---- the ring
@@ -190,30 +231,6 @@ def _named(chunks: range) -> str:
     if not chunks:
         return "a copy or nothing"
     return f"chunk {chunks[0]}" if len(chunks) == 1 else f"chunks {chunks[0]} to {chunks[-1]}"
-
-
-# ---- the all-reduce inside kernels
-
-
-def peer_text(*names: str) -> str:
-    """The text of these functions of kernels/peer/all_reduce.cu, without the comments above them."""
-    parts = [re.sub(r"^(?://.*\n)+", "", part) for part in all_reduce.source(2).text.split("\n\n")]
-    found = {match[1]: part for part in parts if (match := re.search(r"void (?:__launch\S+\s+)?(\w+)\(", part))}
-    for name in names:
-        refuse_unknown("a function of all_reduce.cu", name, found)
-    return "\n\n".join(found[name] for name in found if name in names)
-
-
-def emulated_all_reduce(devices: int = 4, n: int = 100, way: str = "flags") -> str:
-    """Run the kernel of all_reduce.cu on the CPU emulator, and return the result in words."""
-    if reason := emulate.why_not():
-        return f"The emulator cannot run here: {reason}"
-    vectors = list(np.random.default_rng(0).standard_normal((devices, n), dtype=np.float32))
-    (reference,) = all_reduce.after_rounds(vectors, 1)[:1]
-    all_reduce.Simulated(devices).all_reduce(vectors, way)
-    same = all((vector == reference).all() for vector in vectors)
-    found = "the right sum, and the same bits everywhere" if same else "wrong"
-    return f"{way}, {devices} devices, {n} numbers: {found}"
 
 
 # ---- recorded times

@@ -365,6 +365,22 @@ def backpropagation(
     return [tuple(next(left) for _ in layer.parameters) for layer in network.layers]
 
 
+def input_gradient(network: Network, X: Array, Y: Array, backend: Calls) -> Array:
+    """dC/dX of each sample, of the shape of X: equation (4b) once more, without a slope. The network is in use.
+
+    X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device.
+
+    Raises CourseError for a network with batch normalisation.
+
+    >>> X, Y = np.ones((5, 4), np.float32), np.zeros((5, 2), np.float32)
+    >>> input_gradient(make_network([4, 2]), X, Y, choose("numpy")).shape
+    (5, 4)
+    """
+    here = network.forward(X, backend)
+    D = first_delta(network, [here.Z], [here.A], Y, backend)
+    return network.backward(D, here, X, None, backend)[0]
+
+
 def _gradients(
     network: Network, X: Array, Y: Array, backend: Calls, position: StepPosition | None
 ) -> tuple[Array, ...]:

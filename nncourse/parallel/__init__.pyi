@@ -17,3 +17,4 @@ from .simulation import ring_seconds as ring_seconds
 from .simulation import root_seconds as root_seconds
 from .simulation import simulate as simulate
 from .simulation import tree_seconds as tree_seconds
+from .stages import grid as grid

@@ -36,7 +36,14 @@ def partition(costs: Sequence[float], parts: int) -> list[slice]:
 
 
 def grid(group: Group, stages: int) -> tuple[Group, Group]:
-    """This member's pipeline, and its replicas: the same stage of all pipelines."""
+    """This member's pipeline, and its replicas: the same stage of all pipelines.
+
+    group: its members are dealt out to pipelines one after the other.
+    stages: members of a pipeline; divides the size of the group.
+
+    >>> simulate(lambda group: [each.ranks for each in grid(group, 2)], 4).results[1]
+    [[0, 1], [1, 3]]
+    """
     if stages < 1 or group.size % stages:
         raise CourseError(f"wanted pipelines of equal length for {group.size} members; got {stages} stages")
     number, stage = divmod(group.rank, stages)
