@@ -552,12 +552,7 @@ def one_after_the_other(seconds, batches):
 
 
 def _all_maps(maps: np.ndarray) -> np.ndarray:
-    return np.broadcast_to(np.concatenate(list(maps), axis=1), (len(maps), *_gathered(maps.shape))).copy()
-
-
-def _gathered(shape: tuple[int, ...]) -> tuple[int, ...]:
-    ranks, batch, own, h, w = shape
-    return batch, ranks * own, h, w
+    return np.stack([np.concatenate(list(maps), axis=1)] * len(maps))
 
 
 def _more_than_once(exchanged: Exchanged) -> str:

@@ -17,7 +17,7 @@ from nncourse.calls import Array, Calls
 from nncourse.group import Group, total
 from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
 from nncourse.model.layers import StepPosition
-from nncourse.model.loaders import HostSamples, as_floats, bytes_on_device, in_turn, placed
+from nncourse.model.loaders import HostSamples, as_floats, bytes_on_device, in_pieces, placed
 from nncourse.model.network import Network, threads_for, training_step
 from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.parallel.energy import LEAST, Meter, idle_power, measured
@@ -247,13 +247,11 @@ class _Training:
 
     def _steps_alone(self, order: Array, rate: float, position: StepPosition) -> None:
         """One device trains as it would without any group."""
-        starts = range(0, len(order), self.job.batch)
-        batches = [order[start : start + self.job.batch] for start in starts]
-        for start, rows, samples in zip(starts, batches, in_turn(self.X, batches), strict=True):
+        for start, samples, targets in in_pieces(self.X, self.Y, order, self.job.batch):
             if self.on_rows:
-                self.on_rows(len(rows))
+                self.on_rows(len(targets))
             here = position._replace(first=start)
-            training_step(self.network, samples, self.Y[rows], rate, self.backend, self.optimizer, here)
+            training_step(self.network, samples, targets, rate, self.backend, self.optimizer, here)
 
 
 class _Shown:

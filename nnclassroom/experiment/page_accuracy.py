@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nnclassroom.experiment import numbers, thesis
 from nnclassroom.experiment.numbers import Curve, Experiment
-from nnclassroom.experiment.page_figures import curves_in_words, figure_with_axes, plot_bars, plot_curves
+from nnclassroom.experiment.page_figures import curves_and_times, curves_in_words, figure_with_axes, plot_curves
 from nnclassroom.experiment.page_times import seconds
 from nnclassroom.pages import image, paragraphs, table
 
@@ -77,9 +77,7 @@ def _size(each: Experiment) -> str:
         )
         if fall := collapse_of(curve):
             collapsed.append(f"With batch {row.batch} the accuracy collapsed: from {fall[0]:.0%} to {fall[1]:.0%}.")
-    figure, (left, right) = figure_with_axes(2)
-    plot_curves(left, curves)
-    plot_bars(right, [row.label for row in rows], {"training": [row.loop for row in rows]}, "training, s")
+    figure = curves_and_times(curves, rows)
     size = f"{each.plan.height} × {each.plan.width} pixels, rate {each.plan.learning_rate:g}, {each.plan.epochs} epochs"
     text = f"Accuracy by epoch and time of training, {size}. {curves_in_words(curves)}"
     heads = ["batch", "training", "best", "last", "on the test images"]

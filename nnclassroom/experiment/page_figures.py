@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnclassroom.experiment.numbers import Curve
+from nnclassroom.experiment.numbers import Curve, Row
 
 
 def figure_with_axes(columns: int = 1, height: float = 3.6) -> tuple[Any, Any]:
@@ -29,6 +29,14 @@ def plot_curves(axes: Any, curves: Mapping[str, Curve]) -> None:
         axes.fill_between(curve.epochs, curve.least, curve.most, alpha=0.2, color=line.get_color(), linewidth=0)
     axes.set(xlabel="epoch", ylabel="accuracy, validation", ylim=(0, 1))
     axes.legend(frameon=False, fontsize=8)
+
+
+def curves_and_times(curves: Mapping[str, Curve], rows: Sequence[Row]) -> Any:
+    """A figure of the accuracy over the epochs, beside the time that training took in each row."""
+    figure, (left, right) = figure_with_axes(2)
+    plot_curves(left, curves)
+    plot_bars(right, [row.label for row in rows], {"training": [row.loop for row in rows]}, "training, s")
+    return figure
 
 
 def curves_in_words(curves: Mapping[str, Curve]) -> str:

@@ -2,7 +2,7 @@
 
 from nnclassroom.experiment import numbers
 from nnclassroom.experiment.numbers import Experiment
-from nnclassroom.experiment.page_figures import curves_in_words, figure_with_axes, plot_bars, plot_curves
+from nnclassroom.experiment.page_figures import curves_and_times, curves_in_words
 from nnclassroom.experiment.page_times import seconds
 from nnclassroom.pages import image, paragraphs, table
 
@@ -18,9 +18,7 @@ def unlike(each: Experiment) -> str:
         speedup = f"{base.loop / row.loop:.3g}" if base else "–"
         lines.append([row.label, own, seconds(row.loop), speedup, f"{row.accuracy[1]:.1%}"])
     curves = numbers.curves_of(each.results)
-    figure, (left, right) = figure_with_axes(2)
-    plot_curves(left, curves)
-    plot_bars(right, [row.label for row in rows], {"training": [row.loop for row in rows]}, "training, s")
+    figure = curves_and_times(curves, rows)
     text = f"Accuracy by epoch and time of training. {curves_in_words(curves)}"
     about = (
         "The thesis’s figure 3.3: with a twelfth of a GPU’s images for the CPU, training was slower than on one GPU, "

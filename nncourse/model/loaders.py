@@ -59,6 +59,14 @@ def in_turn(X: Array | HostSamples, pieces: Iterable[Array]) -> Iterator[Array]:
     return (X[piece] if isinstance(piece, slice) else in_order(X, piece) for piece in pieces)
 
 
+def in_pieces(X: Array | HostSamples, Y: Array, order: Array, size: int) -> Iterator[tuple[int, Array, Array]]:
+    """Samples and targets in this order, `size` at a time: where the piece begins in the order, and its X and Y."""
+    starts = range(0, len(order), size)
+    pieces = [order[start : start + size] for start in starts]
+    for start, rows, samples in zip(starts, pieces, in_turn(X, pieces), strict=True):
+        yield start, samples, Y[rows]
+
+
 def in_order(X: Array, order: Array) -> Array:
     """X[order] of float32 rows, four or two numbers at a time if they lie so: CuPy computes a place for each move."""
     numbers = prod(X.shape[1:])

@@ -25,7 +25,7 @@ from nncourse.model.data_parallel import (
     parts_of_epoch,
 )
 from nncourse.model.layers import StepPosition
-from nncourse.model.loaders import HostSamples, in_turn
+from nncourse.model.loaders import HostSamples, in_pieces
 from nncourse.model.network import Network, cost_of, threads_for, training_step
 from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, remembered
 
@@ -33,7 +33,7 @@ GRADIENT, STEPS = "network_gradient", "steps"
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
 MOST_IN_CACHE = 1 << 19  # on a CPU: 2 MB, which are still in its cache when they are read
 LEAST_BATCHES = 16  # for which a fused kernel is worth its call
-FIRST_BATCHES = 64  # batches that a fused kernel is tried on: enough to record a graph
+FIRST_BATCHES = 64  # batches that a fused kernel is tried on
 
 TrainEpoch = Callable[[Array, float, StepPosition], None]  # train_epoch(order, rate, position)
 
@@ -364,10 +364,8 @@ def _reordered(
     some = len(X) if X.size <= most else batch_size * max(least, most // (batch_size * prod(X.shape[1:])))
 
     def train_epoch(order: Array, rate: float, position: StepPosition) -> None:
-        starts = range(0, len(order), some)
-        parts = [order[start : start + some] for start in starts]
-        for start, rows, samples in zip(starts, parts, in_turn(X, parts), strict=True):
-            compute(samples, Y[rows], rate, position._replace(first=start))
+        for start, samples, targets in in_pieces(X, Y, order, some):
+            compute(samples, targets, rate, position._replace(first=start))
 
     return train_epoch
 
