@@ -23,7 +23,7 @@ export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
 lab: python
 	@$(PYTHON) tools/setup.py
-	@.venv/bin/python tools/lab.py
+	@.venv/bin/python -m nnclassroom lab
 
 # Which tests belong to quick, full and release is said in tests/tiers.py; what goes into which process, and in which
 # order, in conftest.py.

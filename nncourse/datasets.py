@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nncourse.errors import CourseError, nearest, refuse_unknown
-from nncourse.language import ROOT
+from nncourse.language import COURSE
 
 if TYPE_CHECKING:
     from nncourse.datasets_csv import Rows
 
-FOLDER = ROOT / "datasets"
+FOLDER = COURSE / "datasets"
 DIGITS = tuple("0123456789")
 FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 MNIST_SETS = {"mnist": DIGITS, "fashion_mnist": FASHION}

@@ -12,6 +12,8 @@ from types import TracebackType
 ROOT = Path(__file__).resolve().parents[1]  # the course's, or site-packages
 PACKAGES = ("cuda_on_cpu", "nncourse", "nnclassroom")
 GENERATED = ROOT / "nncourse" / "languages"
+SHIPPED = ROOT / "nncourse" / "course"  # setup.py writes it into the wheel
+COURSE = SHIPPED if SHIPPED.is_dir() else ROOT  # the folder with notebooks/, datasets/ and benchmarks/results/
 STAMP = ".made_from"
 VARIABLE = "NNCOURSE_LANG"
 ENGLISH = "en"
@@ -45,8 +47,8 @@ def files_in(folder: Path) -> list[Path]:
 
 def english_files(root: Path = ROOT) -> list[Path]:
     """The files of the English packages, except generated and compiled ones."""
-    generated = root / GENERATED.relative_to(ROOT)
-    return [path for name in PACKAGES for path in files_in(root / name) if generated not in path.parents]
+    others = {root / folder.relative_to(ROOT) for folder in (GENERATED, SHIPPED)}
+    return [path for name in PACKAGES for path in files_in(root / name) if others.isdisjoint(path.parents)]
 
 
 def stamp(root: Path, language: str) -> str:

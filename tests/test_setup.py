@@ -19,6 +19,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from nnclassroom.handing_out import lab
+from nncourse.errors import CourseError
+
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
@@ -42,12 +45,6 @@ def setup(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(tool, "ask_nvidia_smi", lambda *options: "")
     return tool
-
-
-@pytest.fixture
-def lab():
-    """tools/lab.py."""
-    return load_tool("lab")
 
 
 # What the machine has
@@ -495,7 +492,7 @@ def test_conda_users_get_the_same_names_and_bounds_and_the_same_cupy():
     environment = read_yaml("environment.yml")
     conda = requirements_by_name(text for text in environment["dependencies"] if isinstance(text, str))
     project = PYPROJECT["project"]
-    wanted = requirements_by_name(project["dependencies"] + PYPROJECT["build-system"]["requires"] + EXTRAS["test"])
+    wanted = requirements_by_name(project["dependencies"] + PYPROJECT["build-system"]["requires"] + EXTRAS["lab"] + EXTRAS["test"])
     wanted["python"] = Requirement("python" + project["requires-python"]).specifier
     wanted["playwright-python"] = wanted.pop("playwright")  # its name on conda-forge
     wanted["lazy_loader"] = wanted.pop("lazy-loader")
@@ -519,14 +516,14 @@ def test_conda_users_get_the_same_names_and_bounds_and_the_same_cupy():
         ),
     ],
 )
-def test_the_tunnel_line(lab, monkeypatch, environment, expected):
+def test_the_tunnel_line(monkeypatch, environment, expected):
     monkeypatch.setattr(lab.getpass, "getuser", lambda: "ana")
     monkeypatch.setattr(lab.socket, "gethostname", lambda: "node7")
     assert lab.is_remote(environment)
     assert lab.tunnel(8890, environment) == expected
 
 
-def test_a_browser_is_opened_only_where_it_is_seen(lab, monkeypatch):
+def test_a_browser_is_opened_only_where_it_is_seen(monkeypatch):
     monkeypatch.setattr(lab.sys, "platform", "linux")
     assert lab.has_browser({"DISPLAY": ":0"})
     assert lab.has_browser({"WAYLAND_DISPLAY": "wayland-0"})
@@ -535,22 +532,22 @@ def test_a_browser_is_opened_only_where_it_is_seen(lab, monkeypatch):
     assert not lab.has_browser({"DISPLAY": ":0", "SLURM_JOB_ID": "3"})
 
 
-def test_a_free_port_is_chosen(lab):
+def test_a_free_port_is_chosen():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         assert not lab.is_free(port)
-        with pytest.raises(SystemExit, match=f"port {port} is taken"):
+        with pytest.raises(CourseError, match=f"port {port} is taken"):
             lab.choose_port(str(port))
     assert lab.choose_port(str(port)) == port
     assert lab.is_free(lab.choose_port(""))
-    with pytest.raises(SystemExit, match="JUPYTER_PORT=http is not a port number"):
+    with pytest.raises(CourseError, match="JUPYTER_PORT=http is not a port number"):
         lab.choose_port("http")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a port is held on Linux only")
-def test_a_chosen_port_is_kept_for_jupyterlab(lab):
+def test_a_chosen_port_is_kept_for_jupyterlab():
     first, second = lab.choose_port(""), lab.choose_port("")
     assert first != second
     with socket.socket() as server:
@@ -571,43 +568,50 @@ def status(address):
         return 0
 
 
-def test_a_fresh_start_opens_a_notebook_without_outputs(lab, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("NNCOURSE_MY_NOTEBOOKS", str(tmp_path / "my_notebooks"))
-    folder = lab.notebooks()
+def test_a_fresh_start_opens_a_notebook_without_outputs(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "my_notebooks"
+    lab.notebooks(ROOT, folder, "en")
     assert capsys.readouterr().out.count("\n") == 1
-    command = lab.jupyterlab_command(8888, browser=False, folder=folder)
+    command = lab.jupyterlab_command(8888, False, *lab.served(ROOT, folder))
     (top,) = (option.partition("=")[2] for option in command if option.startswith("--ServerApp.root_dir="))
     (page,) = (option.partition("=")[2] for option in command if option.startswith("--LabApp.default_url="))
     opened = json.loads((Path(top) / page.removeprefix("/lab/tree/")).read_text(encoding="utf-8"))
     cells = [cell for cell in opened["cells"] if cell["cell_type"] == "code"]
     assert cells and not any(cell["outputs"] or cell["execution_count"] for cell in cells)
-    assert lab.notebooks() == folder and capsys.readouterr().out == ""
+    lab.notebooks(ROOT, folder, "en")
+    assert capsys.readouterr().out == ""
 
 
-def test_jupyterlab_shows_the_course_around_a_copy_that_lies_in_it(lab, tmp_path, monkeypatch):
-    monkeypatch.setattr(lab, "ROOT", tmp_path)
+def test_jupyterlab_shows_the_course_around_a_copy_that_lies_in_it(tmp_path, monkeypatch):
     (tmp_path / "my_notebooks").mkdir()
-    assert lab.served(tmp_path / "my_notebooks") == (tmp_path, "/lab/tree/my_notebooks")  # its first notebook is gone
+    assert lab.served(tmp_path, tmp_path / "my_notebooks") == (
+        tmp_path,
+        "/lab/tree/my_notebooks",
+    )  # its first notebook is gone
     (tmp_path / "my_notebooks" / "00_start_here.ipynb").write_text("{}")
-    assert lab.served(tmp_path / "my_notebooks") == (tmp_path, "/lab/tree/my_notebooks/00_start_here.ipynb")
+    assert lab.served(tmp_path, tmp_path / "my_notebooks") == (tmp_path, "/lab/tree/my_notebooks/00_start_here.ipynb")
 
 
-def test_without_a_copy_nothing_is_started(lab, tmp_path, monkeypatch, capsys):
+def test_without_a_copy_nothing_is_started(tmp_path):
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("NNCOURSE_MY_NOTEBOOKS", str(tmp_path / "file"))
-    with pytest.raises(SystemExit):
-        lab.notebooks()
-    error = capsys.readouterr().err
-    assert error.startswith("lab: ") and "cannot be made" in error and error.count("\n") == 1
+    with pytest.raises(CourseError, match="cannot be made"):
+        lab.notebooks(ROOT, tmp_path / "file", "en")
 
 
-def test_jupyterlab_serves_the_course_to_those_with_the_token(lab, tmp_path):
+def test_without_jupyterlab_one_line_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(lab, "find_spec", lambda name: None)
+    with pytest.raises(CourseError, match="wanted JupyterLab, which is not installed here: pip install jupyterlab"):
+        lab.start(tmp_path / "my_notebooks")
+    assert not (tmp_path / "my_notebooks").exists()
+
+
+def test_jupyterlab_serves_the_course_to_those_with_the_token(tmp_path):
     """The whole of `make lab` after its set-up."""
     pytest.importorskip("jupyterlab")
     port = lab.choose_port("")
     environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "JUPYTER_PORT": str(port)}
     environment["NNCOURSE_MY_NOTEBOOKS"] = str(tmp_path / "my_notebooks")
-    command = [sys.executable, ROOT / "tools" / "lab.py"]
+    command = [sys.executable, "-m", "nnclassroom", "lab"]
     server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         address = next(line.strip() for line in server.stdout if "http://" in line)
@@ -621,7 +625,7 @@ def test_jupyterlab_serves_the_course_to_those_with_the_token(lab, tmp_path):
         assert status(f"{contents}?token={token}") == 200
         assert status(contents) == 403
         assert status(f"{contents}?token=wrong") == 403
-        assert token not in " ".join(lab.jupyterlab_command(port, browser=False, folder=tmp_path / "my_notebooks"))
+        assert token not in " ".join(lab.jupyterlab_command(port, False, tmp_path, "/lab"))
     finally:
         server.terminate()
         server.communicate(timeout=60)

@@ -17,7 +17,7 @@ def locked_requirements() -> dict[str, list[str]]:
     """For each lock file, by its stem, the requirements of pyproject.toml that it locks."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = pyproject["project"]["optional-dependencies"]
-    base = pyproject["project"]["dependencies"] + pyproject["build-system"]["requires"]
+    base = pyproject["project"]["dependencies"] + extras["lab"] + pyproject["build-system"]["requires"]
     return {"base": base} | {name: extras[name] for name in LOCKED_EXTRAS}
 
 

@@ -15,6 +15,8 @@ from nncourse import __version__
 from nncourse.errors import CourseError, nearest
 
 COMMANDS = {
+    "lab": "open JupyterLab at your copy of the notebooks",
+    "notebooks": "write your copy of the notebooks, for another Jupyter",
     "train": "train a network and save it",
     "test": "test a saved network",
     "check": "check kernels against the reference",

@@ -28,12 +28,12 @@ from nncourse.cuda.compile import gpu_kernel
 from nncourse.epochs.dense import random_targets
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.kernel import CudaKernel
-from nncourse.language import ROOT
+from nncourse.language import COURSE
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import SGD
 from nncourse.model.training import train_step_by_step
 
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = COURSE / "benchmarks" / "results"
 NETWORKS = {(30, 60, 10, 1): 10, (784, 30, 10): 10, (784, 192, 10): 50}  # sizes: batch
 MOVES = {  # operations of a step that run on the GPU, with transfers for each
     "nothing": (),

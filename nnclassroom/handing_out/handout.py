@@ -22,7 +22,7 @@ MANIFEST = "MANIFEST.json"
 TOP, EXAM_TOP = "course", "exam"  # the one folder in the .zip
 # What the course needs besides the packages and the notebooks; tests and instructors' pages are left out.
 PATTERNS = ("README.md", "LICENSE", "CHANGELOG.md", "Makefile", "pyproject.toml", "environment.yml")
-PATTERNS += ("requirements/*.txt", "tools/setup.py", "tools/lab.py", "docs/*.png", "datasets/*.*", "slurm/*.*")
+PATTERNS += ("requirements/*.txt", "tools/setup.py", "docs/*.png", "datasets/*.*", "slurm/*.*")
 PATTERNS += ("benchmarks/results/*.json",)
 
 

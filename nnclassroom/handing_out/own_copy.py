@@ -23,7 +23,7 @@ from typing import Any
 from nnclassroom.handing_out import old_names, update
 from nnclassroom.handing_out.handout import MANIFEST, cell_hashes, clean, manifest_of, parsed
 from nncourse.errors import CourseError, reason_of
-from nncourse.language import ENGLISH, current
+from nncourse.language import ENGLISH, SHIPPED, current
 
 NOTEBOOKS, COPY = "notebooks", "my_notebooks"
 COPIES = {"es": "mis_cuadernos"}  # of other languages; else COPY and the language
@@ -34,7 +34,7 @@ def folder_of(root: Path, language: str = ENGLISH) -> Path:
     """The folder with a student's notebooks, in this language, for the course in `root`.
 
     NNCOURSE_MY_NOTEBOOKS; else notebooks/ of a hand-out, which have no outputs; else my_notebooks/ in the course, or in
-    the user's home if the course cannot be written to.
+    the user's home if the course cannot be written to, or is an installed package.
     """
     if named := os.environ.get("NNCOURSE_MY_NOTEBOOKS"):
         return Path(named).absolute()
@@ -42,7 +42,8 @@ def folder_of(root: Path, language: str = ENGLISH) -> Path:
         return root / NOTEBOOKS
     name = COPY if language == ENGLISH else COPIES.get(language, f"{COPY}_{language}")
     beside = root / name
-    return beside if os.access(beside if beside.exists() else root, os.W_OK) else Path.home() / name
+    own = root != SHIPPED and os.access(beside if beside.exists() else root, os.W_OK)
+    return beside if own else Path.home() / name
 
 
 def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:

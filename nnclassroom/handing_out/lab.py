@@ -1,8 +1,8 @@
-"""Start JupyterLab at the first notebook of the student's copy: `make lab` calls this with .venv's Python.
+"""Start JupyterLab at the first notebook of the student's copy: `nncourse lab`, and `make lab` after its set-up.
 
 The copy, my_notebooks/, has no outputs. It is made at the first start, and brought up to date at later ones when the
-course has changed; nnclassroom/handing_out/own_copy.py says how. In a hand-out notebooks/ itself is such a copy. With
-NNCOURSE_LANG=es the course is in Spanish, and the copy mis_cuadernos/.
+course has changed; own_copy.py says how. In a hand-out notebooks/ itself is such a copy. With NNCOURSE_LANG=es the
+course is in Spanish, and the copy mis_cuadernos/.
 
 It is safe on a shared machine: JupyterLab listens on localhost only, requires a token that is new each time, and its
 kernels communicate over files readable only by their owner, not over ports. JUPYTER_PORT=8899 sets the port. Ctrl-C
@@ -16,9 +16,14 @@ import secrets
 import socket
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from nnclassroom.handing_out import own_copy
+from nnclassroom.handing_out.handout import MANIFEST
+from nncourse.errors import CourseError
+from nncourse.language import COURSE, ENGLISH, VARIABLE
+
 FIRST_NOTEBOOK = "00_start_here.ipynb"
 FIRST_PORT = 8888
 
@@ -56,13 +61,13 @@ def take(port: int) -> bool:
 
 
 def choose_port(asked: str) -> int:
-    """The requested port, or by default the first free one from 8888 on. Exits if the requested one is unusable."""
+    """The requested port, or by default the first free one from 8888 on. CourseError if the requested is unusable."""
     if not asked:
         return next(port for port in range(FIRST_PORT, 65536) if take(port))
     if not asked.isdigit() or not 0 < int(asked) < 65536:
-        sys.exit(f"lab: JUPYTER_PORT={asked} is not a port number")
+        raise CourseError(f"JUPYTER_PORT={asked} is not a port number")
     if not is_free(int(asked)):
-        sys.exit(f"lab: port {asked} is taken: choose another with JUPYTER_PORT=..., or leave it out")
+        raise CourseError(f"port {asked} is taken: choose another with JUPYTER_PORT=..., or leave it out")
     return int(asked)
 
 
@@ -89,39 +94,32 @@ def has_browser(environment: dict[str, str]) -> bool:
     return sys.platform in ("darwin", "win32") or "DISPLAY" in environment or "WAYLAND_DISPLAY" in environment
 
 
-def language(asked: str) -> str:
+def language(course: Path, asked: str) -> str:
     """The language of the course: the one asked for, else the hand-out's if this is one, else English."""
-    manifest = ROOT / "MANIFEST.json"
-    return asked or (json.loads(manifest.read_text("utf-8"))["language"] if manifest.is_file() else "en")
+    manifest = course / MANIFEST
+    return asked or (json.loads(manifest.read_text("utf-8"))["language"] if manifest.is_file() else ENGLISH)
 
 
-def notebooks(spoken: str = "en") -> Path:
-    """The student's copy in this language, made or brought up to date, which is said. Exits if there is none."""
-    sys.path.insert(0, str(ROOT))  # the course in this folder, also where .venv belongs to another
-    from nnclassroom.handing_out import own_copy
-    from nncourse.errors import CourseError
-
-    folder = own_copy.folder_of(ROOT, spoken)
+def notebooks(course: Path, folder: Path, spoken: str) -> None:
+    """Make the student's copy in this language, or bring it up to date, and say so. CourseError if there is none."""
     try:
-        for line in own_copy.bring(ROOT, folder, spoken):
+        for line in own_copy.bring(course, folder, spoken):
             print(line)
     except CourseError as error:
-        print(f"lab: {error}", file=sys.stderr)
         if not any(folder.glob("*.ipynb")):
-            sys.exit(1)
-    return folder
+            raise
+        print(f"nncourse: {error}", file=sys.stderr)
 
 
-def served(folder: Path) -> tuple[Path, str]:
+def served(course: Path, folder: Path) -> tuple[Path, str]:
     """The folder that JupyterLab shows, the course's or the one around the notebooks, and its first page."""
-    top = ROOT if ROOT in folder.parents else folder.parent
+    top = course if course in folder.parents else folder.parent
     first = folder / FIRST_NOTEBOOK
     return top, f"/lab/tree/{(first if first.is_file() else folder).relative_to(top).as_posix()}"
 
 
-def jupyterlab_command(port: int, browser: bool, folder: Path) -> list[str]:
+def jupyterlab_command(port: int, browser: bool, top: Path, page: str) -> list[str]:
     """The command that runs JupyterLab; without the token, because other users can read command lines."""
-    top, page = served(folder)
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={top}", f"--LabApp.default_url={page}"]
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     command += [f"--ServerApp.open_browser={browser}", "--ServerApp.answer_yes=True", "--Application.log_level=WARN"]
@@ -131,24 +129,27 @@ def jupyterlab_command(port: int, browser: bool, folder: Path) -> list[str]:
     return command
 
 
-def main() -> None:
-    """Print the address, then replace this process by JupyterLab."""
-    spoken = os.environ["NNCOURSE_LANG"] = language(os.environ.get("NNCOURSE_LANG", ""))
+def start(folder: Path | None = None) -> None:
+    """Print the address, then replace this process by JupyterLab. CourseError where it is not installed.
+
+    folder: of the student's copy; None for the usual one.
+    """
+    if not find_spec("jupyterlab"):
+        raise CourseError("wanted JupyterLab, which is not installed here: pip install jupyterlab")
     environment = dict(os.environ)
-    folder = notebooks(spoken)
+    spoken = environment[VARIABLE] = language(COURSE, environment.get(VARIABLE, ""))
+    folder = (folder or own_copy.folder_of(COURSE, spoken)).absolute()
+    notebooks(COURSE, folder, spoken)
     port = choose_port(environment.get("JUPYTER_PORT", ""))
     token = secrets.token_hex(24)
     if is_remote(environment):
         print("On your own machine type this, with the name by which you reach this machine:\n")
         print(f"    {tunnel(port, environment)}\n")
-    print(f"Open this address:\n\n    http://127.0.0.1:{port}{served(folder)[1]}?token={token}\n")
+    top, page = served(COURSE, folder)
+    print(f"Open this address:\n\n    http://127.0.0.1:{port}{page}?token={token}\n")
     print("Ctrl-C ends JupyterLab.", flush=True)
     environment["JUPYTER_TOKEN"] = token
-    environment["JUPYTER_PATH"] = str(Path(sys.prefix) / "share" / "jupyter")  # finds this .venv's kernel first
+    environment["JUPYTER_PATH"] = str(Path(sys.prefix) / "share" / "jupyter")  # finds this environment's kernel first
     environment["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="nncourse-")  # private, and short enough for sockets
-    command = jupyterlab_command(port, has_browser(environment), folder)
+    command = jupyterlab_command(port, has_browser(environment), top, page)
     os.execve(command[0], command, environment)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,16 @@
+"""`nncourse lab`: JupyterLab at a student's own copy of the notebooks."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+
+def add_options(parser: ArgumentParser) -> None:
+    words = "your copy of the notebooks (default: where it has been, or my_notebooks in the course's or home folder)"
+    parser.add_argument("folder", type=Path, nargs="?", help=words)
+
+
+def run(options: Namespace) -> int:
+    from nnclassroom.handing_out import lab
+
+    lab.start(options.folder)
+    return 0

@@ -1,0 +1,18 @@
+"""`nncourse notebooks`: a copy of the notebooks without outputs, for any Jupyter."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="made, or brought up to date: what you typed there stays")
+
+
+def run(options: Namespace) -> int:
+    from nnclassroom.handing_out import own_copy
+    from nncourse import language
+
+    folder = options.folder.absolute()
+    said = own_copy.bring(language.COURSE, folder, language.current())
+    print("\n".join(said or [f"{folder} is up to date"]))
+    return 0
