@@ -329,8 +329,7 @@ def mean_gradient(gradients, architecture: ChainArchitecture, make: Callable) ->
             x, y = X[some], Y[some]
             threads.together([functools.partial(compute, x[part], y[part]) for part, compute, _ in parts])
             for _, _, vector in parts[alone:]:
-                shares = zip(*(np.array_split(each, len(parts)) for each in (total, vector)), strict=True)
-                threads.together([functools.partial(np.add, *share, out=share[0]) for share in shares])
+                total += vector
         if not alone:
             gradients[...] = total
 

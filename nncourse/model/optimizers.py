@@ -8,16 +8,12 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from nncourse import threads
 from nncourse.calls import ADAM, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
-
-PER_THREAD = 1 << 17  # parameters; their step takes 0.1 to 0.3 ms
 
 Schedule = Callable[[int], float]  # the learning rate of an epoch; the first epoch is 1
 
@@ -68,19 +64,9 @@ class Optimizer:
     def step(self, parameters: Array, gradient: Array, rate: float, backend: Calls) -> None:
         """Move the parameters, a flat vector, in place. The gradient may be overwritten."""
         self.steps += 1
-        arrays = parameters, gradient, *(remembered(self.state, name, parameters) for name in self.remembers)
-        parts = min(threads.at_most(), len(parameters) // PER_THREAD) if backend.device == "cpu" else 0
-        if parts <= 1:
-            self._step(arrays, rate, backend)
-            return
-        shares = zip(*(np.array_split(array, parts) for array in arrays), strict=True)
-        threads.together([partial(self._step, share, rate, backend) for share in shares])
-
-    def _step(self, arrays: Sequence[Array], rate: float, backend: Calls) -> None:
-        """The step of the elements in these parts of the parameters, their gradient, and what is remembered."""
-        parameters, gradient, *state = arrays
         if self.l2:
             backend.l2_gradient(gradient, parameters, self.l2)
+        state = [remembered(self.state, name, parameters) for name in self.remembers]
         self.move(parameters, gradient, state, rate, backend)
 
     def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
