@@ -11,7 +11,6 @@ any case. So everything begins with one thread, and takes up to MOST where a pro
 """
 
 import functools
-import math
 import os
 import re
 import sys
@@ -26,7 +25,6 @@ from nncourse.errors import CourseError
 PER_THREAD = 25e6  # FLOPs of a product
 MOST = 4  # 784-512-512-10 with batch 128 on 16 idle cores: 5.2, 4.3, 3.2, 3.7 ms a step by 1, 2, 4, 8 threads
 TELLS = 0.1  # seconds; in less the system's clock of work, which ticks 100 times a second, says little
-FRESH = 5.0  # seconds; what others did before says little of now
 NOISE = 0.25  # cores: the system itself is always somewhat busy
 WORK = ("user", "nice", "system", "irq", "softirq", "steal")  # guests' is counted as the user's already
 # How many processes a launcher has started on this machine: MPICH's, Open MPI's, Slurm's (whose text may be "4(x2)").
@@ -65,27 +63,6 @@ def since(before: Look) -> Load:
     now = look()
     others = (now.machine - before.machine) - (now.own - before.own)
     return Load(max(others, 0.0), now.clock - before.clock, len(cores()))
-
-
-@functools.cache
-def _recent() -> dict[str, Any]:
-    """The last look, and the load when it was taken."""
-    return {"look": Look(-math.inf, 0.0, 0.0), "load": None}
-
-
-def lately(waits: bool = True) -> Load | None:
-    """The load of the last time of TELLS seconds or more; it waits until there is such a time, or returns None."""
-    recent = _recent()
-    age = time.perf_counter() - recent["look"].clock
-    if age > FRESH:
-        recent |= {"look": look(), "load": None}
-        age = 0.0
-    if age < TELLS:
-        if recent["load"] or not waits:
-            return recent["load"]
-        time.sleep(TELLS - age)
-    recent |= {"load": since(recent["look"]), "look": look()}
-    return recent["load"]
 
 
 def cores() -> set[int]:
@@ -155,11 +132,18 @@ class Threads:
             return f"1 to {self.most}, as other programs leave cores idle"
         return "1, since this process has one core" if granted() == 1 else "1, since its products are small"
 
+    @property
+    def _may_choose(self) -> bool:
+        return not self.exactly and self.most > 1
+
     def __enter__(self) -> "Threads":
         self._pools = _pools("torch" in sys.modules)
         self._before = self._pools.limit(limits=1).__enter__()
         self._outer = _block.set(self)
         self.count = 1
+        self._has_chosen = False
+        if self._may_choose:
+            self._looked = look()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -170,11 +154,19 @@ class Threads:
         self._before.__exit__(*error)
 
     def choose(self, waits: bool = True) -> int:
-        """As many threads as pay, by what other processes have done lately; as before if that is not known."""
-        if self.exactly or self.most == 1:
+        """As many threads as pay, by what other processes have done in the block since the last choice.
+
+        That is known after TELLS seconds: the first choice waits for it if it may, a later one keeps the number.
+        """
+        if not self._may_choose:
             return self.take(self.most)
-        if not (load := lately(waits)):
-            return self.count
+        too_early = TELLS - (time.perf_counter() - self._looked.clock)
+        if too_early > 0:
+            if self._has_chosen or not waits:
+                return self.count
+            time.sleep(too_early)
+        self._has_chosen = True
+        load, self._looked = since(self._looked), look()
         return self.take(that_pay(self.flops, load.cores - load.others / load.seconds, self.most))
 
     def take(self, count: int) -> int:

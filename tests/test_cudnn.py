@@ -94,6 +94,22 @@ def test_cudnn_without_biases_adds_none(library, rng):
     assert (kernel(A, W, None, 1, 1, 1) == there).all()
 
 
+def test_views_may_begin_at_any_number(library, rng):
+    """As a slice of the samples does, and the filters in a network's vector of all parameters."""
+    import cupy
+
+    kernels = [operation["cudnn"] for operation in OPERATIONS]
+    X = cupy.asarray(rng.normal(size=(4, 3, 74, 99)), np.float32)  # 8 bytes more than a multiple of 16 for an image
+    flat = cupy.asarray(rng.normal(size=2 + 5 * 27), np.float32)
+    A, W, b = X[1:], flat[2:].reshape(5, 3, 3, 3), flat[:5]
+    D = cupy.asarray(rng.normal(size=(4, 5, 74, 99)), np.float32)[1:]
+    assert all(array.data.ptr % cudnn.ALIGNED for array in (A, W, D))
+    calls = ((A, W, b, 1, 1, 1), (D, A, 3, 1, 1, 1), (D, W, 74, 99, 1, 1, 1))
+    for kernel, arguments in zip(kernels, calls, strict=True):
+        moved = [each.copy() if isinstance(each, cupy.ndarray) else each for each in arguments]
+        assert (kernel(*arguments) == kernel(*moved)).all()
+
+
 def test_cudnn_trains_in_a_backend(library):
     chosen = choose("cuda", convolution_forward="cudnn")
     assert chosen.kernels["convolution_forward"].name == "cudnn"

@@ -1,6 +1,7 @@
 """Threads of BLAS: as many as a product and the other programs on the machine leave worth it."""
 
 import functools
+import math
 import os
 import subprocess
 import sys
@@ -29,12 +30,13 @@ def in_blas() -> int:
 
 @pytest.fixture
 def cores(monkeypatch):
-    """16 cores for this process alone; others(n) keeps n of them busy."""
+    """16 cores for this process alone; others(n) keeps n of them busy, which shows at once."""
 
     def others(busy: float) -> None:
-        monkeypatch.setattr(threads, "lately", lambda waits: Load(others=busy * 2.0, seconds=2.0, cores=16))
+        monkeypatch.setattr(threads, "since", lambda before: Load(others=busy * 2.0, seconds=2.0, cores=16))
 
     monkeypatch.setattr(threads, "cores", lambda: set(range(16)))
+    monkeypatch.setattr(threads, "TELLS", 0.0)
     for name in ("OMP_NUM_THREADS", "SLURM_CPUS_ON_NODE", *threads.LOCAL):
         monkeypatch.delenv(name, raising=False)
     others(0)
@@ -166,23 +168,29 @@ def machine(monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: {0, 1})
     monkeypatch.setattr(threads, "look", lambda: Look(now.clock, now.done, 0.0))
     monkeypatch.setattr(threads, "time", SimpleNamespace(perf_counter=lambda: now.clock, sleep=sleep))
-    threads._recent.cache_clear()
-    yield now
-    threads._recent.cache_clear()
+    return now
 
 
-def test_the_load_is_that_of_the_last_moments_and_only_the_first_look_waits(machine):
-    assert threads.lately(waits=False) is None and not machine.slept
-    machine.others = 1.5
-    assert threads.lately() == pytest.approx((0.15, 0.1, 2)) and machine.slept == [pytest.approx(0.1)]
-    machine.others = 0.5
-    machine.go_on(0.05)
-    assert threads.lately().others == pytest.approx(0.15)  # too soon for another
-    machine.go_on(0.95)
-    assert threads.lately(waits=False) == pytest.approx((0.5, 1.0, 2)) and len(machine.slept) == 1
+def test_what_others_did_before_a_block_does_not_count_and_only_its_first_choice_waits(machine, monkeypatch):
+    for name in ("OMP_NUM_THREADS", "SLURM_CPUS_ON_NODE", *threads.LOCAL):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Threads, "take", lambda block, count: setattr(block, "count", count) or count)
+    machine.others = 2.0
     machine.go_on(60.0)
-    assert threads.lately(waits=False) is None  # an old look says nothing of now
-    assert threads.lately() == pytest.approx((0.05, 0.1, 2)) and len(machine.slept) == 2
+    machine.others = 0.0
+    with Threads(math.inf) as block:
+        assert block.choose(waits=False) == 1 and not machine.slept  # nothing is known yet
+        assert block.choose() == 2 and machine.slept == [pytest.approx(0.1)]
+        machine.others = 1.0
+        machine.go_on(0.05)
+        assert block.choose() == 2 and len(machine.slept) == 1  # too soon for another
+        machine.go_on(1.0)
+        assert block.choose(waits=False) == 1
+        machine.others = 0.0
+        machine.go_on(1.0)
+        assert block.choose() == 2 and len(machine.slept) == 1
+    with Threads(1e6) as small:
+        assert small.choose() == 1 and len(machine.slept) == 1
 
 
 def test_the_load_is_that_of_the_cores_that_this_process_may_use(monkeypatch):

@@ -59,7 +59,7 @@ def test_work_that_threads_share_is_timed_with_several_too_where_cores_are_idle(
         alone()
 
     def counts(work, busy: float) -> list[int]:
-        monkeypatch.setattr(threads, "lately", lambda waits: threads.Load(busy, 1.0, 3))
+        monkeypatch.setattr(threads, "since", lambda before: threads.Load(busy, 1.0, 3))
         threads_of.clear()
         device.seconds(work, enough=1e-3, repeats=1)
         return list(threads_of)
