@@ -7,7 +7,7 @@ course's version and the seed.
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from nnclassroom.marking.submission import Submission
 from nnclassroom.notebook import cuda_cell, exams
 from nnclassroom.version import course_version
 from nncourse import device as devices
-from nncourse.errors import CourseError, refuse_unwritable
+from nncourse.errors import CourseError, nearest, refuse_unwritable
 from nncourse.kernels.operation import Operation
 from nncourse.language import PACKAGES, ROOT
 
@@ -60,11 +60,12 @@ def grade(
     exercises = given.exercises if given else hints.exercises()
     usual = {each.key: each.points for each in given.questions} if given else {}
     chosen = marks.read_weights(weights or (None if given else marks.SUGGESTED), exercises, usual)
-    submissions = submission.find(folders)
-    students = [each.student for each in submissions]
+    submissions = submission.find(folders, frozenset(map(file_of, exercises)))
     if not submissions:
-        raise CourseError(f"{folders[0]}: wanted folders of kept kernels, one a student, or .zip files; found none")
-    changed = marks.read_overrides(overrides, students, [e.key for e in exercises]) if overrides else {}
+        raise CourseError(f"{folders[0]}: wanted folders of kept kernels, one a student, or archives; found none")
+    changed = marks.read_overrides(overrides, [e.key for e in exercises]) if overrides else {}
+    for line in _of_nobody_read(changed, submissions):
+        say(f"{overrides}: {line}")
     journal = Journal(_beside(out, "_journal.jsonl"))
     if seed is None:
         seed = journal.seed if journal.seed is not None else secrets.randbelow(10**9)
@@ -101,8 +102,37 @@ def grade(
         say(f"look at this by hand: {mark.student}, {mark.exercise.key}: {kind_in_words(mark.kind)}")
     same = _same_texts(submissions, exercises, given is None)
     found = [replace(mark, same=same.get((mark.student, mark.exercise.key), "")) for mark in found]
-    _write(out, found, {each.student: each.problems for each in submissions}, terms, given)
+    _write(out, found, {each.student: (*each.notes, *each.problems) for each in submissions}, terms, given)
+    for line in _counted(submissions):
+        say(line)
     return found
+
+
+def _counted(submissions: Sequence[Submission]) -> Iterator[str]:
+    """What was read and what was not, for each entry that was handed in."""
+    for each in submissions:
+        for said in each.problems if not each.texts else ():
+            yield f"not read: {each.entry}: {said.removeprefix('submission: ')}"
+        for said in (*each.notes, *each.problems) if each.texts else ():
+            yield f"look at this: {each.entry}: {said}"
+    read, older = sum(bool(each.texts) for each in submissions), sum(each.replaced for each in submissions)
+    entries = len(submissions) + older
+    yield f"{entries} handed in: {read} read, {len(submissions) - read} not read, {older} replaced by newer ones"
+
+
+def _of_nobody_read(changed: Iterable[tuple[str, str]], submissions: Sequence[Submission]) -> Iterator[str]:
+    """A warning for each student whose marks are changed by hand, and of whom nothing was read."""
+    names = {each.student: bool(each.texts) for each in submissions}
+    for student in sorted({student for student, _ in changed}):
+        if student not in names:
+            yield f"nobody called {student!r} handed anything in, so their points are left out{nearest(student, names)}"
+        elif not names[student]:
+            yield f"nothing of {student} could be read; the points that you give count"
+
+
+def file_of(exercise: Exercise) -> str:
+    """The name of the file with an answer."""
+    return f"{exercise.key}.{'cu' if exams.is_cuda(exercise.kernel) else 'py'}"
 
 
 def _beside(out: Path, ending: str) -> Path:
@@ -120,7 +150,7 @@ def _sandbox(folders: Sequence[Path]) -> tuple[str, ...]:
 def _answer(given: Submission, exercise: Exercise, terms: Terms) -> Task | Judged:
     """The text to judge; or the verdict, if there is nothing to judge."""
     cuda = exams.is_cuda(exercise.kernel)
-    file, title = f"{exercise.key}.{'cu' if cuda else 'py'}", f"{exercise.operation} ({exercise.kernel})"
+    file, title = file_of(exercise), f"{exercise.operation} ({exercise.kernel})"
     if said := given.problem_of("submission"):
         return Judged("missing", f"{title}: {said}")
     if said := given.problem_of(file):
@@ -160,7 +190,7 @@ def _same_texts(given: Sequence[Submission], exercises: Sequence[Exercise], of_c
     said = {}
     for exercise in exercises:
         cuda = exams.is_cuda(exercise.kernel)
-        file = f"{exercise.key}.{'cu' if cuda else 'py'}"
+        file = file_of(exercise)
         texts = {each.student: each.texts[file] for each in given if file in each.texts}
         if of_course and (solution := solution_text(exercise.operation, exercise.kernel)):
             texts = {**texts, THE_COURSE: solution}
