@@ -26,6 +26,7 @@ from nnclassroom.marking import queue, similarity, submission
 from nnclassroom.marking.grade import grade
 from nncourse.errors import CourseError
 from nncourse.parallel.simulation import faults as exchanges
+from tools import points
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
 OTHER_NAMES = "def sigmoid(numbers):\n    # mine\n    return 1/(1 + np.exp(-numbers))\n"
@@ -91,6 +92,11 @@ def test_totals_weigh_exercises_before_notebooks(group, tmp_path):
     with (tmp_path / "marks_by_student.csv").open(newline="", encoding="utf-8") as file:
         totals = {row["student"]: (row["points"], row["right"]) for row in csv.DictReader(file)}
     assert totals == {"ada": ("6", "2"), "bob": ("5", "1"), "eve": ("0", "0"), "nobody": ("0", "0")}
+
+
+def test_the_points_of_the_docs_are_those_that_are_given():
+    text = points.PAGE.read_text("utf-8")
+    assert points.PLACE.search(text) and points.written(text) == text, "run python tools/points.py --write"
 
 
 @pytest.mark.parametrize(

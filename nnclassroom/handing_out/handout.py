@@ -36,7 +36,7 @@ def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = F
         write_zip(out, packed(parts, EXAM_TOP, {"kind": "exam", "language": language}))
         return f"{out}: {given.title}, {len(given.questions)} exercises, without their references"
     root = languages.ROOT
-    files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in _notebooks(root, language)}
+    files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in notebooks(root, language)}
     count = len(files)
     programs = set()
     if not notebooks_only:
@@ -50,7 +50,7 @@ def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = F
     return f"{out}: {count} notebooks, {len(files)} files, course {course_version()}"
 
 
-def _notebooks(root: Path, language: str) -> list[Path]:
+def notebooks(root: Path, language: str) -> list[Path]:
     """The notebooks of a language: English ones in notebooks/, others in a folder of it."""
     folder = root / "notebooks"
     there = {languages.ENGLISH: folder} | {

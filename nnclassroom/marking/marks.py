@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnclassroom.exercises.hints import Exercise
+from nnclassroom.marking.submission import Submission
 from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
 
 TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
@@ -17,7 +18,10 @@ COLUMNS = (
     "student", "notebook", "exercise", "state", "kind", "points", "weight", "same text as", "verdict", "attempts",
     "course", "seed", "override", "reason",
 )  # fmt: skip
-TOTALS = ("student", "points", "of", "per cent", "right", "wrong", "open", "missing", "problems", "course", "seed")
+TOTALS = (
+    "student", "points", "of", "per cent", "right", "wrong", "open", "missing", "id", "days late", "problems",
+    "course", "seed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,38 @@ class Mark:
     def points(self) -> float:
         """The override if there is one, else the weight for a right answer and 0 for any other."""
         return self.override if self.override is not None else self.weight * (self.state == "right")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A student of the class: what was handed in, its marks, and what is left of the points after the deadline."""
+
+    submission: Submission
+    marks: tuple[Mark, ...]
+    days_late: int = 0
+    share: float = 1.0
+
+    @property
+    def student(self) -> str:
+        return self.submission.student
+
+    @property
+    def points(self) -> float:
+        return round(self.share * sum(mark.points for mark in self.marks), 6)
+
+    @property
+    def of(self) -> float:
+        """The greatest possible points."""
+        return round(sum(mark.weight for mark in self.marks), 6)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What is to be known about the hand-in."""
+        late = ""
+        if self.days_late:
+            days = "1 day" if self.days_late == 1 else f"{self.days_late} days"
+            late = f"{days} late, {100 * self.share:g} % of the points are left"
+        return tuple(filter(None, (*self.submission.notes, *self.submission.problems, late)))
 
 
 def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mapping[str, float]) -> dict[str, float]:
@@ -103,7 +139,7 @@ def read_overrides(path: Path, keys: Iterable[str]) -> dict[tuple[str, str], tup
     return found
 
 
-def write_marks(path: Path, marks: Sequence[Mark], course: str, seed: int) -> None:
+def write_marks(path: Path, standings: Sequence[Standing], course: str, seed: int) -> None:
     """A row for each student and exercise."""
     rows = [
         (
@@ -111,29 +147,21 @@ def write_marks(path: Path, marks: Sequence[Mark], course: str, seed: int) -> No
             f"{mark.weight:g}", mark.same, mark.line, "" if mark.attempts is None else sum(mark.attempts.values()),
             course, seed, "" if mark.override is None else f"{mark.override:g}", mark.reason,
         )
-        for mark in marks
+        for each in standings
+        for mark in each.marks
     ]  # fmt: skip
     _write_csv(path, COLUMNS, rows)
 
 
-def write_totals(
-    path: Path, marks: Mapping[str, Sequence[Mark]], problems: Mapping[str, Sequence[str]], course: str, seed: int
-) -> None:
-    """A row for each student: points, and the number of exercises in each state."""
+def write_totals(path: Path, standings: Sequence[Standing], course: str, seed: int) -> None:
+    """A row for each student: points, the number of exercises in each state, and what is to be known."""
     rows = []
-    for student, own in marks.items():
-        points, of = total(own)
-        states = [sum(mark.state == state for mark in own) for state in ("right", "wrong", "open", "missing")]
-        share = f"{100 * points / of:.1f}" if of else ""
-        said = "; ".join(problems.get(student, ()))
-        rows.append((student, f"{points:g}", f"{of:g}", share, *states, said, course, seed))
+    for each in standings:
+        states = [sum(mark.state == state for mark in each.marks) for state in ("right", "wrong", "open", "missing")]
+        share = f"{100 * each.points / each.of:.1f}" if each.of else ""
+        about = (each.submission.number, each.days_late or "", "; ".join(each.said))
+        rows.append((each.student, f"{each.points:g}", f"{each.of:g}", share, *states, *about, course, seed))
     _write_csv(path, TOTALS, rows)
-
-
-def total(marks: Iterable[Mark]) -> tuple[float, float]:
-    """The points, and the greatest possible points."""
-    own = list(marks)
-    return round(sum(mark.points for mark in own), 6), round(sum(mark.weight for mark in own), 6)
 
 
 def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -14,8 +14,9 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from nnclassroom.exercises.kept_kernels import ATTEMPTS, MOST_RECORD, MOST_TEXT
-from nnclassroom.marking import cells, pieces
+from nnclassroom.marking import cells, pieces, roster
 from nnclassroom.marking.pieces import UNREADABLE, Piece, is_archive, is_hidden, stem_of
+from nnclassroom.marking.roster import Roster
 from nncourse.errors import CourseError, nearest, reason_of
 
 KERNEL_FILE = re.compile(r"([^\W\d]\w*)\.([^\W\d]\w*)\.(py|cu)", re.ASCII)
@@ -36,29 +37,46 @@ class Submission:
     attempts: dict[str, Counter] = field(default_factory=dict)  # "operation.kernel" -> number of each kind of verdict
     problems: tuple[str, ...] = ()  # what was not read: "file: reason", or "submission: reason"
     notes: tuple[str, ...] = ()  # what was read otherwise than it was named
-    entry: str = ""  # its name in the class's folder
+    entry: str = ""  # its name in the class's folder; "" where nothing was handed in
     time: datetime | None = None
     is_recorded: bool = False  # whether the time is the one that `nncourse submit` wrote; else the file's
     replaced: int = 0  # number of other entries of the same student
+    number: str = ""  # by which a learning platform knows the student
+    row: int | None = None  # of the class's list
+    feedback: str = ""  # the name under which the platform takes a page back
 
     def problem_of(self, file: str) -> str:
         """Why this file could not be read; "" if it could."""
         return next((said for said in self.problems if said.startswith(f"{file}: ")), "")
 
 
-def find(paths: Sequence[Path], known: Collection[str] = ()) -> list[Submission]:
+def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | None = None) -> list[Submission]:
     """The submissions in these paths, sorted by student: each a my_kernels/, an archive of one, or a folder of these.
 
     known: the names of the exercises' files, by which renamed ones are recognised.
+    listed: the class. Names are taken from it, and who is on it and handed in nothing has a submission too.
     A submission that cannot be read has `problems`; the others are still read. Of several of a student one counts, as
     newest() says. Raises CourseError for a missing path.
     """
-    found: dict[str, list[Submission]] = {}
+    entries = []
     for path in paths:
         if not path.exists():
             raise CourseError(f"{path}: wanted a folder of kept kernels, an archive of it, or a folder of such")
-        for each in _in(path, known):
-            found.setdefault(each.student, []).append(each)
+        entries += _in(path, known)
+    found: dict[str, list[Submission]] = {}
+    people = roster.students([each.student for each in entries], listed)
+    for each in entries:
+        name, row = people[each.student]
+        unlisted = [f"not in {listed.path.name}"] if listed and row is None else []
+        number = roster.person(each.student).number
+        back = roster.person(each.student).feedback or (listed.feedback(row) if listed and row is not None else "")
+        about = {"number": number, "row": row, "feedback": back, "notes": (*each.notes, *unlisted)}
+        found.setdefault(name, []).append(replace(each, student=name, **about))
+    if listed:
+        for row, name in enumerate(listed.names):
+            if name and name not in found:
+                back, nothing = listed.feedback(row), ("submission: nothing handed in",)
+                found[name] = [Submission(name, problems=nothing, row=row, feedback=back)]
     return [replace(newest(own), replaced=len(own) - 1) for _, own in sorted(found.items())]
 
 
