@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import re
 import signal
 import stat
 import subprocess
@@ -18,11 +17,10 @@ import pytest
 from cuda_on_cpu import emulate, faults
 from nnclassroom.commands import main
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.exercises.solutions import solution_text
 from nnclassroom.judge import sandbox, verdict
 from nnclassroom.judge.kinds import KIND_WORDS
 from nnclassroom.marking import grade as grade_module
-from nnclassroom.marking import queue, similarity, submission
+from nnclassroom.marking import queue, submission
 from nnclassroom.marking.grade import grade
 from nncourse.errors import CourseError
 from nncourse.parallel.simulation import faults as exchanges
@@ -80,7 +78,7 @@ def test_a_row_for_each_student_and_exercise(group, tmp_path):
     assert found["eve", "sigmoid.numpy"]["points"] == "0" and "got" in found["eve", "sigmoid.numpy"]["verdict"]
     assert {row["seed"] for row in found.values()} == {"1"}
     assert len({row["course"] for row in found.values()}) == 1
-    assert found["ada", "sigmoid.numpy"]["same text as"] == "bob (but for names)"
+    assert found["ada", "sigmoid.numpy"]["alike"] == ""  # a one-liner
 
 
 def test_totals_weigh_exercises_before_notebooks(group, tmp_path):
@@ -421,7 +419,7 @@ def test_a_name_that_a_spreadsheet_would_run_is_text(tmp_path):
     hand_in(tmp_path / "group/=1+1", sigmoid_numpy=SIGMOID)
     hand_in(tmp_path / "group/ada", sigmoid_numpy=SIGMOID)
     found = run(tmp_path, tmp_path / "group")
-    assert ("'=1+1", "sigmoid.numpy") in found and found["ada", "sigmoid.numpy"]["same text as"].startswith("'=")
+    assert ("'=1+1", "sigmoid.numpy") in found
 
 
 def test_attempts_show_who_is_stuck_where(tmp_path):
@@ -436,55 +434,6 @@ def test_attempts_show_who_is_stuck_where(tmp_path):
     assert found["eve", "output_delta.numpy"]["attempts"] == "2" and found["ada", "sigmoid.numpy"]["attempts"] == ""
     overview = (tmp_path / "marks_overview.html").read_text("utf-8")
     assert "eve: sigmoid.numpy, 6 attempts" in overview and "wrong value 6×" in overview
-
-
-def test_a_copy_of_the_courses_own_solution_is_seen(tmp_path):
-    cuda = re.sub(r"\bi\b", "own", solution_text("dense_forward", "naive"))
-    hand_in(tmp_path / "group/ada", mse_numpy=solution_text("mse", "numpy"), dense_forward_naive=cuda)
-    found = run(tmp_path, tmp_path / "group")
-    assert found["ada", "mse.numpy"]["same text as"] == "the course"
-    assert found["ada", "dense_forward.naive"]["same text as"] == "the course (but for names)"
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("def f(x):\n    y = x + 1\n    return y\n", "def f(a):\n  '''doc'''\n  b = a+1  # why\n  return b\n", True),
-        ("def f(x, n):\n    return x[n]\n", "def f(x: int, n: int = None) -> int:\n    return x[n]\n", False),
-        ("def f(x, n):\n    return x[n]\n", "def f(x: list, n: int) -> int:\n    return x[n]\n", True),
-        ("def f(x):\n    return np.exp(x)\n", "def f(x):\n    return np.log(x)\n", False),
-        ("def f(x, y):\n    return x - y\n", "def f(x, y):\n    return y - x\n", False),
-        ("def f(x):\n    return x * 2\n", "def f(x):\n    return x * 3\n", False),
-        ("def f(x):\n    y: float = 1\n    return y\n", "def f(z):\n    w = 1\n    return w\n", True),
-    ],
-)
-def test_python_texts_that_differ_in_names_alone_are_the_same(one, other, same):
-    assert (similarity.normalised_hash(one, False) == similarity.normalised_hash(other, False)) is same
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "same"),
-    [
-        ("blockDim.x + threadIdx.x;", "blockDim.x + threadIdx.x; // place", True),
-        (" i ", " place ", False),  # one name in one of its places only
-        ("expf", "tanhf", False),
-        ("threadIdx.x", "threadIdx.y", False),
-        ("i < n", "n > i", False),
-    ],
-)
-def test_cuda_texts_that_differ_in_names_alone_are_the_same(old, new, same):
-    changed = CUDA.replace(old, new)
-    assert changed != CUDA
-    assert (similarity.normalised_hash(CUDA, True) == similarity.normalised_hash(changed, True)) is same
-    renamed = CUDA.replace("a[", "out[").replace("float* a", "float* out").replace("sigmoid", "mine")
-    assert similarity.normalised_hash(CUDA, True) == similarity.normalised_hash(LINE + renamed, True)
-
-
-@pytest.mark.parametrize(
-    "text", ["-" * 60000 + "1", "1" + "+1" * 30000, "(" * 30000, "a" + ".b" * 30000, "\0", "\ud800"]
-)
-def test_a_text_made_to_break_the_comparison_is_compared_as_it_stands(text):
-    assert similarity.normalised_hash(text, False) == similarity.normalised_hash(text + " ", False)
 
 
 # ---- one file to hand in

@@ -7,7 +7,7 @@ interrupted run continues. All but the journal depends only on the hand-ins, the
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from nnclassroom.marking import assignment, marks, pages, roster, submission
 from nnclassroom.marking.marks import Mark, Standing
 from nnclassroom.marking.queue import Journal, Judged, Task, Terms, judge_all
 from nnclassroom.marking.roster import Roster
-from nnclassroom.marking.similarity import normalised_hash, plain_hash
+from nnclassroom.marking.similarity import Comparison, compared
 from nnclassroom.marking.submission import Submission
 from nnclassroom.notebook import cuda_cell, exams
 from nnclassroom.version import course_version
@@ -33,7 +33,6 @@ from nncourse.kernels.operation import Operation
 from nncourse.language import PACKAGES, ROOT
 
 FIRST_LINE = re.compile(r"// %%cuda\s+(.*)")
-THE_COURSE = "the course"
 # Verdicts that may be due to this machine and not to the answer.
 BY_HAND = ("crash", "time limit", "memory", "missing in the emulator")
 
@@ -100,7 +99,7 @@ def grade(
     except KeyboardInterrupt:
         say(f"interrupted: {journal.path} holds what is judged; the same command goes on from there")
         raise
-    same = _same_texts(submissions, exercises, given is None)
+    alike = {exercise.key: _compared(submissions, exercise, given is None) for exercise in exercises}
     standings = []
     for each in submissions:
         found = []
@@ -111,14 +110,14 @@ def grade(
             attempts = each.attempts.get(exercise.key, {}) if each.attempts else None
             state = judged.kind if judged.kind in ("right", "open", "missing") else "wrong"
             mark = Mark(each.student, exercise, state, judged.kind, judged.line, points[exercise.key], attempts)
-            alike = same.get((each.student, exercise.key), "")
-            found.append(replace(mark, override=override, reason=reason, same=alike))
+            same = alike[exercise.key].said_of(each.student)
+            found.append(replace(mark, override=override, reason=reason, alike=same))
         days = deadline.days_late(each.time)
         standings.append(Standing(each, tuple(found), days, deadline.share(days)))
     every_mark = [mark for each in standings for mark in each.marks]
     for mark in (mark for mark in every_mark if mark.kind in BY_HAND):
         say(f"look at this by hand: {mark.student}, {mark.exercise.key}: {kind_in_words(mark.kind)}")
-    _write(out, standings, terms, _title(given, exercises if only else ()))
+    _write(out, standings, alike, terms, _title(given, exercises if only else ()))
     if known:
         say(_written_back(out, known, standings, column))
     for line in _counted(submissions):
@@ -222,28 +221,16 @@ def _refuse_what_cannot_run(tasks: Iterable[Task]) -> None:
         raise CourseError(f"kernels in CUDA C cannot be judged here: {reason}")
 
 
-def _same_texts(given: Sequence[Submission], exercises: Sequence[Exercise], of_course: bool) -> dict:
-    """(student, exercise) -> who has the same text: first those with an equal text, then those equal but for names."""
-    said = {}
-    for exercise in exercises:
-        cuda = exams.is_cuda(exercise.kernel)
-        file = file_of(exercise)
-        texts = {each.student: each.texts[file] for each in given if file in each.texts}
-        if of_course and (solution := solution_text(exercise.operation, exercise.kernel)):
-            texts = {**texts, THE_COURSE: solution}
-        plain = {student: plain_hash(text) for student, text in texts.items()}
-        alike = {student: normalised_hash(text, cuda) for student, text in texts.items()}
-        for each in texts.keys() - {THE_COURSE}:
-            equal = sorted(other for other in texts if other != each and plain[other] == plain[each])
-            renamed = sorted(other for other in texts if other != each and alike[other] == alike[each])
-            rest = [f"{other} (but for names)" for other in renamed if other not in equal]
-            said[each, exercise.key] = ", ".join([*equal, *rest])
-    return said
+def _compared(given: Sequence[Submission], exercise: Exercise, of_course: bool) -> Comparison:
+    file = file_of(exercise)
+    texts = {each.student: each.texts[file] for each in given if file in each.texts}
+    solution = solution_text(exercise.operation, exercise.kernel) if of_course else ""
+    return compared(texts, exams.is_cuda(exercise.kernel), solution or "")
 
 
-def _write(out: Path, standings: Sequence[Standing], terms: Terms, title: str) -> None:
+def _write(out: Path, standings: Sequence[Standing], alike: Mapping[str, Comparison], terms: Terms, title: str) -> None:
     """The tables and pages."""
     marks.write_marks(out, standings, terms.version, terms.seed)
     marks.write_totals(_beside(out, "_by_student.csv"), standings, terms.version, terms.seed)
     pages.write_feedback(_beside(out, "_feedback"), standings, title, terms.version)
-    pages.write_overview(_beside(out, "_overview.html"), standings, title, terms.version)
+    pages.write_overview(_beside(out, "_overview.html"), standings, alike, title, terms.version)

@@ -15,7 +15,7 @@ from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomic
 TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
 SUGGESTED = Path(__file__).parent / "weights.toml"
 COLUMNS = (
-    "student", "notebook", "exercise", "state", "kind", "points", "weight", "same text as", "verdict", "attempts",
+    "student", "notebook", "exercise", "state", "kind", "points", "weight", "alike", "verdict", "attempts",
     "course", "seed", "override", "reason",
 )  # fmt: skip
 TOTALS = (
@@ -35,7 +35,7 @@ class Mark:
     line: str = ""  # its words; an excerpt may follow on further lines
     weight: float = 1.0
     attempts: Mapping[str, int] | None = None  # number of recorded verdicts of each kind; None: no record
-    same: str = ""
+    alike: str = ""  # whose texts, with per cent
     override: float | None = None
     reason: str = ""
 
@@ -144,7 +144,7 @@ def write_marks(path: Path, standings: Sequence[Standing], course: str, seed: in
     rows = [
         (
             mark.student, mark.exercise.notebook, mark.exercise.key, mark.state, mark.kind, f"{mark.points:g}",
-            f"{mark.weight:g}", mark.same, mark.line, "" if mark.attempts is None else sum(mark.attempts.values()),
+            f"{mark.weight:g}", mark.alike, mark.line, "" if mark.attempts is None else sum(mark.attempts.values()),
             course, seed, "" if mark.override is None else f"{mark.override:g}", mark.reason,
         )
         for each in standings

@@ -3,12 +3,13 @@
 import re
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 from nnclassroom.judge.kinds import STATE_WORDS, kind_in_words
 from nnclassroom.marking.marks import Mark, Standing
+from nnclassroom.marking.similarity import Comparison
 from nnclassroom.pages import document, page
 from nnclassroom.zips import write_zip
 from nncourse.errors import CourseError, reason_of, write_atomically
@@ -16,6 +17,7 @@ from nncourse.errors import CourseError, reason_of, write_atomically
 SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○"}
 COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
 STUCK = 5  # so many attempts without a right answer, and a student is listed as stuck
+MOST_GROUPS, MOST_NAMES = 60, 12  # of texts that are alike: on the page, and in a line
 UPRIGHT = "writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;font-weight:normal"
 
 
@@ -83,14 +85,16 @@ def _verdict(mark: Mark) -> str:
     return page(said + "".join(f"<br><small>{escape(note)}</small>" for note in notes), mark.state)
 
 
-def write_overview(path: Path, standings: Sequence[Standing], title: str, version: str) -> None:
+def write_overview(
+    path: Path, standings: Sequence[Standing], alike: Mapping[str, Comparison], title: str, version: str
+) -> None:
     """The instructor's page."""
-    text = document(f"Overview: {title}", overview(standings, title, version))
+    text = document(f"Overview: {title}", overview(standings, alike, title, version))
     write_atomically(path.absolute(), lambda new: new.write_text(text, "utf-8"))
 
 
-def overview(standings: Sequence[Standing], title: str, version: str) -> str:
-    """Exercises × students, mistakes by exercise, students who are stuck, and equal texts."""
+def overview(standings: Sequence[Standing], alike: Mapping[str, Comparison], title: str, version: str) -> str:
+    """Exercises × students, mistakes by exercise, students who are stuck, and texts that are alike."""
     every = [mark for each in standings for mark in each.marks]
     shares = [each.points / each.of for each in standings if each.of]
     middle = f", median {100 * statistics.median(shares):.0f} % of the points" if shares else ""
@@ -102,7 +106,8 @@ def overview(standings: Sequence[Standing], title: str, version: str) -> str:
         _who_has_what(standings),
         "<h2>What goes wrong</h2>" + _mistakes(every),
         f"<h2>Stuck</h2><p>{STUCK} attempts or more, and none right.</p>" + _stuck(every),
-        "<h2>Same texts</h2><p>Short exercises have few right answers: read before you ask.</p>" + _same(every),
+        "<h2>Alike</h2><p>Texts that have most of their runs of words in common, whatever the names; long ones first. "
+        "Short texts, and what the course writes itself, are left out. Read before you ask.</p>" + _alike(alike),
         "<h2>About the hand-ins</h2>" + _list(f"{each.student}: {said}" for each in standings for said in each.said),
     ])  # fmt: skip
 
@@ -155,8 +160,24 @@ def _stuck(marks: Sequence[Mark]) -> str:
     return _list(f"{mark.student}: {mark.exercise.key}, {count} attempts" for count, mark in listed)
 
 
-def _same(marks: Sequence[Mark]) -> str:
-    return _list(f"{mark.exercise.key}: {mark.student} = {mark.same}" for mark in marks if mark.same)
+def _alike(alike: Mapping[str, Comparison]) -> str:
+    """A line for each group of texts, of the longest exercises first; and for each exercise who took the course's."""
+    lines = []
+    for key, found in sorted(alike.items(), key=lambda item: (-item[1].length, item[0])):
+        for group in found.groups():
+            shares = [100 * pair.share for pair in found.pairs if pair.one in group]
+            least, most = f"{min(shares):.0f}", f"{max(shares):.0f}"
+            lines.append(f"{key}: {_few(group)}, {least if least == most else f'{least} to {most}'} %")
+    of_the_course = {key: sorted(found.of_the_course) for key, found in alike.items() if found.of_the_course}
+    took = [f"{key}: {_few(names)}" for key, names in of_the_course.items()]
+    left = f"<p>{len(lines) - MOST_GROUPS} more groups stand in the table.</p>" if len(lines) > MOST_GROUPS else ""
+    return f"{_list(lines[:MOST_GROUPS])}{left}<h3>Like the course's own kernel</h3>{_list(took)}"
+
+
+def _few(names: Sequence[str]) -> str:
+    """The names, or the first and how many more."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _list(lines) -> str:
