@@ -20,7 +20,7 @@ from nnclassroom.judge import sandbox
 from nnclassroom.judge.answer import PROGRAM
 from nnclassroom.judge.kinds import kind_in_words
 from nnclassroom.marking import assignment, marks, pages, roster, submission
-from nnclassroom.marking.marks import Mark, Standing
+from nnclassroom.marking.marks import NOT_ASKED, Mark, Standing
 from nnclassroom.marking.queue import Journal, Judged, Task, Terms, judge_all
 from nnclassroom.marking.roster import Roster
 from nnclassroom.marking.similarity import Comparison, compared
@@ -32,6 +32,7 @@ from nncourse.errors import CourseError, nearest, refuse_unwritable
 from nncourse.kernels.operation import Operation
 from nncourse.language import PACKAGES, ROOT
 
+GRACE = 1.0  # minutes beyond an examination's limit that nobody is told of
 FIRST_LINE = re.compile(r"// %%cuda\s+(.*)")
 # Verdicts that may be due to this machine and not to the answer.
 BY_HAND = ("crash", "time limit", "memory", "missing in the emulator")
@@ -103,7 +104,11 @@ def grade(
     standings = []
     for each in submissions:
         found = []
+        asked = given.asked([e.key for e in every if file_of(e) in each.texts]) if given else set()
         for exercise in exercises:
+            if given and exercise.key not in asked:
+                found.append(Mark(each.student, exercise, NOT_ASKED, weight=0.0))
+                continue
             answer = answers[each.student, exercise.key]
             judged = verdicts[answer.key(terms)] if isinstance(answer, Task) else answer
             override, reason = changed.get((each.student, exercise.key), (None, ""))
@@ -112,6 +117,9 @@ def grade(
             mark = Mark(each.student, exercise, state, judged.kind, judged.line, points[exercise.key], attempts)
             same = alike[exercise.key].said_of(each.student)
             found.append(replace(mark, override=override, reason=reason, alike=same))
+        if given and given.minutes and each.minutes > given.minutes + GRACE:
+            over = f"{each.minutes:.0f} minutes from the first to the last answer, of {given.minutes:g}"
+            each = replace(each, notes=(*each.notes, over))
         days = deadline.days_late(each.time)
         standings.append(Standing(each, tuple(found), days, deadline.share(days)))
     every_mark = [mark for each in standings for mark in each.marks]
@@ -120,7 +128,7 @@ def grade(
     _write(out, standings, alike, terms, _title(given, exercises if only else ()))
     if known:
         say(_written_back(out, known, standings, column))
-    for line in _counted(submissions):
+    for line in _counted([each.submission for each in standings]):
         say(line)
     return every_mark
 

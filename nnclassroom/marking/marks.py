@@ -14,6 +14,7 @@ from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomic
 
 TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
 SUGGESTED = Path(__file__).parent / "weights.toml"
+NOT_ASKED = "not asked"
 COLUMNS = (
     "student", "notebook", "exercise", "state", "kind", "points", "weight", "alike", "verdict", "attempts",
     "course", "seed", "override", "reason",
@@ -30,7 +31,7 @@ class Mark:
 
     student: str
     exercise: Exercise
-    state: str  # right, wrong, open or missing
+    state: str  # right, wrong, open or missing; NOT_ASKED in another variant of an examination
     kind: str = ""  # of the verdict
     line: str = ""  # its words; an excerpt may follow on further lines
     weight: float = 1.0

@@ -8,14 +8,19 @@ from pathlib import Path
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.kept_kernels import MOST_RECORD, MOST_TEXT
 from nnclassroom.marking.submission import KERNEL_FILE, OTHERS, RECORD
+from nnclassroom.notebook.exams import QUESTIONS
+from nnclassroom.notebook.sitting import FOLDER
 from nnclassroom.version import course_version
 from nnclassroom.zips import write_zip
 from nncourse.errors import CourseError, read_regular
 
 
 def pack(path: Path, name: str = "") -> int:
-    """Write the kept kernels and their records to a .zip. Returns the number of kernels."""
-    folder = kept_kernels.folder()
+    """Write the kept kernels and their records to a .zip. Returns the number of kernels.
+
+    In the folder of an examination these are its answers, else the course's kernels.
+    """
+    folder = Path(FOLDER) if Path(QUESTIONS).is_file() else kept_kernels.folder()
     if path.suffix.lower() != ".zip":
         raise CourseError(f"{path}: wanted a name that ends with .zip")
     names = sorted(entry.name for entry in os.scandir(folder)) if folder.is_dir() else []

@@ -8,13 +8,13 @@ from html import escape
 from pathlib import Path
 
 from nnclassroom.judge.kinds import STATE_WORDS, kind_in_words
-from nnclassroom.marking.marks import Mark, Standing
+from nnclassroom.marking.marks import NOT_ASKED, Mark, Standing
 from nnclassroom.marking.similarity import Comparison
 from nnclassroom.pages import document, page
 from nnclassroom.zips import write_zip
 from nncourse.errors import CourseError, reason_of, write_atomically
 
-SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○"}
+SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○", NOT_ASKED: "–"}
 COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
 STUCK = 5  # so many attempts without a right answer, and a student is listed as stuck
 MOST_GROUPS, MOST_NAMES = 60, 12  # of texts that are alike: on the page, and in a line
@@ -56,12 +56,13 @@ def feedback(given: Standing, title: str, version: str) -> str:
     """A student's feedback: points, and for each exercise the verdict, a hint if it is wrong, and the reason for points
     set by hand.
     """
-    right = sum(mark.state == "right" for mark in given.marks)
-    said = f"{given.points:g} of {given.of:g} points, {right} of {len(given.marks)} right."
+    asked = [mark for mark in given.marks if mark.state != NOT_ASKED]
+    right = sum(mark.state == "right" for mark in asked)
+    said = f"{given.points:g} of {given.of:g} points, {right} of {len(asked)} right."
     parts = [f"<h1>{escape(given.student)}</h1><p>{escape(title)}: {said} Judged by course {escape(version)}.</p>"]
     parts += [f"<p>About your hand-in: {escape(said)}.</p>" for said in given.said]
     notebook = ""
-    for mark in given.marks:
+    for mark in asked:
         if mark.exercise.notebook != notebook:
             notebook = mark.exercise.notebook
             parts.append(f"<h2>{escape(notebook)}</h2>")
@@ -117,9 +118,9 @@ def _who_has_what(standings: Sequence[Standing]) -> str:
     names = "".join(f'<th style="{UPRIGHT}">{escape(each.student)}</th>' for each in standings)
     rows = [f"<tr><th></th><th>right</th>{names}</tr>"]
     for column in zip(*(each.marks for each in standings), strict=True):
-        right = sum(mark.state == "right" for mark in column)
+        right, asked = (sum(test(mark.state) for mark in column) for test in ("right".__eq__, NOT_ASKED.__ne__))
         cells = "".join(_cell(mark) for mark in column)
-        rows.append(f"<tr><td>{escape(column[0].exercise.key)}</td><td>{right}/{len(column)}</td>{cells}</tr>")
+        rows.append(f"<tr><td>{escape(column[0].exercise.key)}</td><td>{right}/{asked}</td>{cells}</tr>")
     return f'<div style="overflow-x:auto"><table>{"".join(rows)}</table></div>'
 
 

@@ -5,6 +5,7 @@ and nothing is run here: kernels (sigmoid.numpy.py, sigmoid.naive.cu) and the re
 claim, and is not read.
 """
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -40,6 +41,7 @@ class Submission:
     entry: str = ""  # its name in the class's folder; "" where nothing was handed in
     time: datetime | None = None
     is_recorded: bool = False  # whether the time is the one that `nncourse submit` wrote; else the file's
+    minutes: float = 0.0  # between the first and the last recorded attempt: a claim, too
     replaced: int = 0  # number of other entries of the same student
     number: str = ""  # by which a learning platform knows the student
     row: int | None = None  # of the class's list
@@ -173,14 +175,14 @@ def _made(made: Submission, given: Sequence[Piece], known: Collection[str]) -> S
     problems: list[str] = []
     notes: list[str] = []
     attempts: dict[str, Counter] = {}
-    time = None
+    time, minutes = None, 0.0
     for each in sorted(given, key=lambda each: (not KERNEL_FILE.fullmatch(each.place.name), each.place)):
         name = each.place.name
         if name == RECORD and len(each.place.parts) <= 2:
             time = _time(_text(each, MOST_RECORD, []))
         elif each.place.parent in folders:
             if name == ATTEMPTS:
-                attempts = _attempts(_text(each, MOST_RECORD, problems))
+                attempts, minutes = _attempts(_text(each, MOST_RECORD, problems))
                 continue
             wanted = name if name in known or KERNEL_FILE.fullmatch(name) else ""
             if renamed := _renamed(name, known):
@@ -198,6 +200,7 @@ def _made(made: Submission, given: Sequence[Piece], known: Collection[str]) -> S
         made,
         texts=texts,
         attempts=attempts,
+        minutes=minutes,
         problems=tuple(problems),
         notes=tuple(notes),
         time=time,
@@ -259,9 +262,13 @@ def _time(record: str | None) -> datetime | None:
         return None
 
 
-def _attempts(text: str | None) -> dict[str, Counter]:
-    """The number of recorded verdicts of each kind for each exercise. Other lines are ignored."""
+def _attempts(text: str | None) -> tuple[dict[str, Counter], float]:
+    """The number of recorded verdicts of each kind for each exercise, and the minutes from the first to the last.
+
+    Other lines are ignored.
+    """
     found: dict[str, Counter] = {}
+    times = []
     for line in (text or "").splitlines():
         try:
             entry = json.loads(line)
@@ -269,4 +276,6 @@ def _attempts(text: str | None) -> dict[str, Counter]:
             continue
         if isinstance(entry, dict) and isinstance(entry.get("key"), str) and isinstance(entry.get("kind"), str):
             found.setdefault(entry["key"][:100], Counter())[entry["kind"][:40]] += 1
-    return found
+            with contextlib.suppress(ValueError, TypeError, OverflowError):
+                times.append(datetime.fromisoformat(entry.get("date")).timestamp())
+    return found, (max(times) - min(times)) / 60 if times else 0.0
