@@ -40,6 +40,7 @@ from nnclassroom.notebook import cuda_cell
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.operation import Operation
 
+OPTIONS = ("points", "question", "sample", "answer", "choice")  # of an exercise
 QUESTIONS = "exam.json"  # what students get, beside the notebook
 
 
@@ -72,9 +73,8 @@ class Exam:
 
     def variant(self, number: int) -> "Exam":
         """The examination of a student: of each choice one exercise, another for each number from 1."""
-        chosen = [
-            self._of(each.choice)[(number - 1) % len(self._of(each.choice))] for each in self.questions if each.choice
-        ]
+        choices = dict.fromkeys(each.choice for each in self.questions if each.choice)
+        chosen = [own[(number - 1) % len(own)] for own in map(self._of, choices)]
         return replace(self, questions=tuple(each for each in self.questions if not each.choice or each in chosen))
 
     def asked(self, answered: Collection[str]) -> set[str]:
@@ -114,9 +114,7 @@ def read(path: Path) -> Exam:
 
 def _question(entry: dict[str, Any], text: str) -> Question:
     what = f"exercise {entry.get('operation')} ({entry.get('kernel')})"
-    exam_operations.texts_in(
-        entry, ("operation", "kernel", "stub"), ("points", "question", "sample", "answer", "choice"), what
-    )
+    exam_operations.texts_in(entry, ("operation", "kernel", "stub"), OPTIONS, what)
     operation = exam_operations.find(entry["operation"], text)
     if not entry["kernel"].isidentifier():
         raise CourseError(f"{what}: wanted a kernel's name of letters, digits and _")
@@ -229,10 +227,8 @@ def questions(given: Exam) -> str:
             {"operation": each.operation, "kernel": each.kernel, **about, "sample": list(each.sample)}
             | {"stub": each.stub, "question": each.question, "points": each.points}
         )
-    return (
-        json.dumps({"title": given.title, "minutes": given.minutes, "exercise": entries}, indent=1, ensure_ascii=False)
-        + "\n"
-    )
+    about = {"title": given.title, "minutes": given.minutes, "exercise": entries}
+    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
 
 
 def is_cuda(kernel: str) -> bool:
