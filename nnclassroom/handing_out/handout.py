@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nnclassroom.handing_out import readme
 from nnclassroom.version import course_version, package_files
 from nnclassroom.zips import write_zip
 from nncourse import language as languages
@@ -19,8 +20,8 @@ from nncourse.errors import CourseError, refuse_unknown
 MANIFEST = "MANIFEST.json"
 TOP = "course"  # the one folder in the .zip
 # What the course needs besides the packages and the notebooks; tests and instructors' pages are left out.
-PATTERNS = ("README.md", "LICENSE", "CHANGELOG.md", "Makefile", "pyproject.toml", "environment.yml")
-PATTERNS += ("requirements/*.txt", "tools/setup.py", "tools/lab.py", "docs/*.png", "datasets/*.*", "slurm/*.*")
+PATTERNS = ("LICENSE", "Makefile", "pyproject.toml", "environment.yml")
+PATTERNS += ("requirements/*.txt", "tools/setup.py", "tools/lab.py", "datasets/*.*", "slurm/*.*")
 PATTERNS += ("benchmarks/results/*.json",)
 
 
@@ -38,9 +39,10 @@ def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = F
             name = path.relative_to(root).as_posix()
             files[name] = path.read_bytes()
             programs |= {f"{TOP}/{name}"} if path.stat().st_mode & 0o100 else set()
+        files["README.md"] = readme.text(language).encode()
     about = {"kind": "notebooks" if notebooks_only else "course", "language": language}
     write_zip(out, packed(files, TOP, about), programs)
-    return f"{out}: {count} notebooks, {len(files)} files, course {course_version()}"
+    return f"{out}: {count} notebooks, {len(files)} files, course {manifest_of(files, about)['course']}"
 
 
 def notebooks(root: Path, language: str) -> list[Path]:
@@ -104,10 +106,14 @@ def packed(files: Mapping[str, bytes], top: str, about: Mapping[str, str]) -> di
 
 
 def manifest_of(files: Mapping[str, bytes], about: Mapping[str, str]) -> dict[str, Any]:
-    """The manifest of these files: a hash of each file, and of the cells of each notebook in their order."""
+    """The manifest of these files: a hash of each file, and of the cells of each notebook in their order.
+
+    Its version of the course has a part for the package and one for the texts of the notebooks.
+    """
     notebooks = {name: cell_hashes(content, name) for name, content in sorted(files.items()) if name.endswith(".ipynb")}
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
-    return {"course": course_version(), **about, "files": hashes, "notebooks": notebooks}
+    texts = hashlib.sha256(json.dumps(notebooks, sort_keys=True).encode()).hexdigest()[:8]
+    return {"course": f"{course_version()}.{texts}", **about, "files": hashes, "notebooks": notebooks}
 
 
 def cell_hashes(content: bytes, name: str) -> dict[str, str]:
