@@ -107,12 +107,13 @@ def copies(text: str) -> dict[str, str]:
     renamed = text
     for name in names:
         renamed = re.sub(rf"\b{name}\b", f"{name}_mine", renamed)
-    dead = re.sub(r"(\n +)(?=(?:int|float) \w+ =)", r"\1int unused_ = 0;\1", text, count=2)
+    dead = re.sub(r"(\n +)(?=(?:int|float) \w+ =)", r"\1int unused_ = 0;\1", text, count=1)
     lines = text.splitlines(keepends=True)
+    declared = [re.match(r" +(?:int|float) (\w+) = [^;]*;\s*(?://.*)?$", line) for line in lines]
     first = next(
         n
-        for n, line in enumerate(lines[:-1])
-        if all(re.match(r" +(int|float) \w+ = [^;]*;\s*(//.*)?$", each) for each in lines[n : n + 2])
+        for n, (one, two) in enumerate(zip(declared, declared[1:], strict=False))
+        if one and two and not re.search(rf"\b{one[1]}\b", lines[n + 1])
     )
     lines[first : first + 2] = reversed(lines[first : first + 2])
     return {"copy_names": renamed, "copy_dead": dead, "copy_order": "".join(lines)}
