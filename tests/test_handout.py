@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from nnclassroom.commands import main
+from nnclassroom.commands import COMMANDS, main
 from nnclassroom.handing_out import handout, update
 from nnclassroom.zips import write_zip
 from nncourse.errors import CourseError
@@ -49,6 +49,27 @@ def test_a_hand_out_has_what_runs_the_course_and_nothing_that_gives_it_away(cour
 def test_a_hand_out_is_the_same_file_each_time(course, tmp_path):
     handout.write(tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == course.read_bytes()
+
+
+def test_its_readme_is_its_own_and_its_links_lead_somewhere(course, tmp_path):
+    copy = unpacked(course, tmp_path)
+    text = (copy / "README.md").read_text("utf-8")
+    links = re.findall(r"\]\((?!http)([^)#]+)", text)
+    assert links and all((copy / link).exists() for link in links)
+    for name in ("make test", "make book", "git ", "instructors", "my_notebooks"):
+        assert name not in text
+    named = set(re.findall(r"nncourse (\w+)", text))
+    assert {"progress", "submit", "update"} <= named <= set(COMMANDS)
+
+
+def test_the_version_changes_with_a_notebook_and_not_with_its_outputs():
+    def version(cells: list) -> str:
+        files = {NOTEBOOK: handout.to_bytes(v4.new_notebook(cells=cells))}
+        return handout.manifest_of(files, {})["course"]
+
+    run = cell("one", "x = 1")
+    run.outputs, run.execution_count = [v4.new_output("stream", text="1")], 7
+    assert version(BASE) == version([BASE[0], run, *BASE[2:]]) != version(NEW_ONE)
 
 
 def test_notebooks_alone_for_a_shared_installation(tmp_path):

@@ -376,6 +376,13 @@ def test_the_courses_own_notebooks_are_copied_and_their_links_lead_somewhere(tmp
             assert cell.cell_type == "markdown" or not cell.outputs
 
 
+def test_why_a_copy_cannot_be_made_is_said(tmp_path, capsys):
+    assert own_copy.main([str(tmp_path), str(tmp_path / "copy")]) == 2
+    assert "wanted the course's notebooks, found none" in capsys.readouterr().err
+    assert own_copy.main([str(tmp_path)]) == 2
+    assert "wanted two folders" in capsys.readouterr().err
+
+
 def test_another_language_has_a_copy_of_its_own(course):
     generated = course / "notebooks" / "es" / "01_neurons.ipynb"
     write(generated, **(FIRST | {"mtitle": "# Uno"}))

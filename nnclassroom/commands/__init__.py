@@ -28,6 +28,7 @@ COMMANDS = {
     "update": "bring a new hand-out into your copy; your own work stays",
     "handout": "for instructors: one .zip for students",
     "grade": "for instructors: mark what a class handed in",
+    "nbval": "for instructors: run notebooks from top to bottom, as a test",
     "info": "devices, measured limits, versions",
 }
 

@@ -10,8 +10,8 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from nnclassroom.marking import submission
+    from nnclassroom.marking import packing
 
-    count = submission.pack(options.out, options.name)
+    count = packing.pack(options.out, options.name)
     print(f"{options.out}: {count} {'kernel' if count == 1 else 'kernels'} to hand in")
     return 0

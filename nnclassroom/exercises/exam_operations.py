@@ -10,13 +10,14 @@
     '''
     sizes = [{ n = 1, k = 1 }, { n = 7, k = 3 }]        # other keys: OPTIONS
 
-The Python text `reference` may define the other functions of an Operation too: `error_scale`, `advice`, and `values_x`
-for an argument x. The file is trusted: its text runs in the judge's process. Students never get it.
+No edge cases are tried but those that `edge_cases` names. The Python text `reference` may define the other functions of
+an Operation too: `error_scale`, `advice`, and `values_x` for an argument x. The file is trusted: its text runs in the
+judge's process. Students never get it.
 """
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,14 @@ from nncourse.kernels.trial import Trial
 
 TEXTS = ("name", "formula", "contract", "reference")
 OPTIONS = ("equation", "output", "tolerance", "edge_cases", "sizes")
+EXAMPLES = {
+    "equation": 'equation = "(2)"',
+    "output": 'output = "n_out"',
+    "tolerance": "tolerance = 8",
+    "edge_cases": 'edge_cases = ["zeros", "large"]',
+    "sizes": "sizes = [{ n = 7, k = 3 }]",
+}
+TOP = ("title", "minutes", "operation", "exercise")  # what the file may hold
 
 
 def find(name: str, definitions: str = "") -> Operation:
@@ -60,7 +69,20 @@ def entries(text: str, kind: str) -> list[dict[str, Any]]:
 
 def title_of(text: str) -> str:
     """The title that a TOML text gives to the examination; "" without one."""
-    return str(_parsed(text).get("title", "")).strip()
+    title = _parsed(text).get("title", "")
+    if not isinstance(title, str):
+        raise CourseError(f"wanted title as text; got {title!r}")
+    return title.strip()
+
+
+def minutes_of(text: str) -> float:
+    """The minutes that a TOML text gives to the examination; 0 without a limit. CourseError for an unknown setting."""
+    for key in _parsed(text):
+        refuse_unknown("a setting of the examination", key, TOP)
+    minutes = _parsed(text).get("minutes", 0)
+    if type(minutes) not in (int, float) or not 0 <= minutes < 10_000:
+        raise CourseError(f"wanted minutes as a number such as 90; got {minutes!r}")
+    return float(minutes)
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -93,12 +115,12 @@ def _operation(entry: dict[str, Any]) -> Operation:
     texts_in(entry, TEXTS, OPTIONS, f"operation {name}")
     if not name.isidentifier():
         raise CourseError(f"wanted an operation's name of letters, digits and _; got {name!r}")
+    _refuse_options(entry, name)
     functions = _functions(name, entry["reference"])
     trial: dict[str, Any] = {key: functions[key] for key in ("error_scale", "advice") if key in functions}
     if "tolerance" in entry:
         trial["tolerance"] = entry["tolerance"]
-    if "edge_cases" in entry:
-        trial["edge_cases"] = tuple(entry["edge_cases"])
+    trial["edge_cases"] = tuple(entry.get("edge_cases", ()))
     options = {option: entry[option] for option in ("equation", "output") if option in entry}
     values = {key.removeprefix("values_"): made for key, made in functions.items() if key.startswith("values_")}
     formula, contract = entry["formula"].strip(), entry["contract"].strip()
@@ -110,6 +132,30 @@ def _operation(entry: dict[str, Any]) -> Operation:
     except (TypeError, AttributeError) as error:
         raise CourseError(f"operation {name}: {error}") from None
     return operation
+
+
+def _refuse_options(entry: Mapping[str, Any], name: str) -> None:
+    """CourseError for a setting of another type than its own."""
+
+    def is_number(value: Any) -> bool:
+        return type(value) in (int, float)
+
+    def is_list(value: Any, of: Callable[[Any], bool]) -> bool:
+        return isinstance(value, list) and all(map(of, value))
+
+    def is_table(value: Any) -> bool:
+        return isinstance(value, dict) and all(map(is_number, value.values()))
+
+    right = {
+        "equation": lambda value: isinstance(value, str),
+        "output": lambda value: isinstance(value, str),
+        "tolerance": lambda value: is_number(value) and value > 0,
+        "edge_cases": lambda value: is_list(value, lambda each: isinstance(each, str)),
+        "sizes": lambda value: is_list(value, is_table),
+    }
+    for key in OPTIONS:
+        if key in entry and not right[key](entry[key]):
+            raise CourseError(f"operation {name}: wanted {key} as in {EXAMPLES[key]}; got {str(entry[key])[:60]}")
 
 
 def _functions(name: str, text: str) -> dict[str, Any]:

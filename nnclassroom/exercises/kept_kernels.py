@@ -176,12 +176,16 @@ def keep(
 
 def note_attempt(operation: Operation, name: str, verdict: Verdict) -> None:
     """Add a line to attempts.jsonl with the exercise, the date and the kind of the verdict, if it can be written."""
+    note(folder(), f"{operation.name}.{name}", verdict.kind)
+
+
+def note(place: Path, key: str, kind: str) -> None:
+    """Add such a line to the record in this folder."""
     stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    line = json.dumps({"key": f"{operation.name}.{name}", "date": stamp, "kind": verdict.kind})
     with contextlib.suppress(OSError):
-        folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (folder() / ATTEMPTS).open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (place / ATTEMPTS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": key, "date": stamp, "kind": kind}) + "\n")
 
 
 def progress() -> dict[str, dict]:

@@ -11,32 +11,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nnclassroom.exercises import exam_operations as definitions
-from nnclassroom.notebook import exams
+from nnclassroom.handing_out import readme
 from nnclassroom.version import course_version, package_files
 from nnclassroom.zips import write_zip
 from nncourse import language as languages
 from nncourse.errors import CourseError, refuse_unknown
 
 MANIFEST = "MANIFEST.json"
-TOP, EXAM_TOP = "course", "exam"  # the one folder in the .zip
+TOP = "course"  # the one folder in the .zip
 # What the course needs besides the packages and the notebooks; tests and instructors' pages are left out.
-PATTERNS = ("README.md", "LICENSE", "CHANGELOG.md", "Makefile", "pyproject.toml", "environment.yml")
-PATTERNS += ("requirements/*.txt", "tools/setup.py", "docs/*.png", "datasets/*.*", "slurm/*.*")
+PATTERNS = ("LICENSE", "Makefile", "pyproject.toml", "setup.py", "environment.yml")
+PATTERNS += ("requirements/*.txt", "tools/setup.py", "datasets/*.*", "slurm/*.*")
 PATTERNS += ("benchmarks/results/*.json",)
 
 
-def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = False, exam: Path | None = None) -> str:
+def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = False) -> str:
     """Write the .zip. Returns a line that says what is in it. CourseError if this is no clone of the course."""
     if out.suffix.lower() != ".zip":
         raise CourseError(f"{out}: wanted a name that ends with .zip")
-    if exam:
-        given = exams.read(exam)
-        parts = {"exam.ipynb": to_bytes(_exam_notebook(given)), exams.QUESTIONS: exams.questions(given).encode()}
-        write_zip(out, packed(parts, EXAM_TOP, {"kind": "exam", "language": language}))
-        return f"{out}: {given.title}, {len(given.questions)} exercises, without their references"
     root = languages.ROOT
-    files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in _notebooks(root, language)}
+    files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in notebooks(root, language)}
     count = len(files)
     programs = set()
     if not notebooks_only:
@@ -45,12 +39,13 @@ def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = F
             name = path.relative_to(root).as_posix()
             files[name] = path.read_bytes()
             programs |= {f"{TOP}/{name}"} if path.stat().st_mode & 0o100 else set()
+        files["README.md"] = readme.text(language).encode()
     about = {"kind": "notebooks" if notebooks_only else "course", "language": language}
     write_zip(out, packed(files, TOP, about), programs)
-    return f"{out}: {count} notebooks, {len(files)} files, course {course_version()}"
+    return f"{out}: {count} notebooks, {len(files)} files, course {manifest_of(files, about)['course']}"
 
 
-def _notebooks(root: Path, language: str) -> list[Path]:
+def notebooks(root: Path, language: str) -> list[Path]:
     """The notebooks of a language: English ones in notebooks/, others in a folder of it."""
     folder = root / "notebooks"
     there = {languages.ENGLISH: folder} | {
@@ -111,59 +106,16 @@ def packed(files: Mapping[str, bytes], top: str, about: Mapping[str, str]) -> di
 
 
 def manifest_of(files: Mapping[str, bytes], about: Mapping[str, str]) -> dict[str, Any]:
-    """The manifest of these files: a hash of each file, and of the cells of each notebook in their order."""
+    """The manifest of these files: a hash of each file, and of the cells of each notebook in their order.
+
+    Its version of the course has a part for the package and one for the texts of the notebooks.
+    """
     notebooks = {name: cell_hashes(content, name) for name, content in sorted(files.items()) if name.endswith(".ipynb")}
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
-    return {"course": course_version(), **about, "files": hashes, "notebooks": notebooks}
+    texts = hashlib.sha256(json.dumps(notebooks, sort_keys=True).encode()).hexdigest()[:8]
+    return {"course": f"{course_version()}.{texts}", **about, "files": hashes, "notebooks": notebooks}
 
 
 def cell_hashes(content: bytes, name: str) -> dict[str, str]:
     """The hash of each cell of a notebook, by ids."""
     return {cell.id: cell_hash(cell) for cell in parsed(content, name).cells}
-
-
-def _exam_notebook(given: exams.Exam) -> Any:
-    """A notebook with the rules, and for each question its words and the cell to fill in."""
-    from nbformat import v4
-
-    setup = f'import numpy as np\n\nfrom nnclassroom.notebook.sitting import sit\n\nexercise = sit("{exams.QUESTIONS}")'
-    cells = [
-        v4.new_markdown_cell(f"# {given.title}\n\n{_rules(given)}", id="title"),
-        v4.new_code_cell(setup, id="setup"),
-    ]
-    for number, each in enumerate(given.questions, 1):
-        name = f"q{number}-{each.operation}-{each.kernel}".replace("_", "-")[:56]
-        cells.append(v4.new_markdown_cell(_words(given, each), id=f"{name}-words"[:64]))
-        cells.append(v4.new_code_cell(_blank(each), id=name))
-    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-    return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
-
-
-def _rules(given: exams.Exam) -> str:
-    points = sum(each.points for each in given.questions)
-    return (
-        f"{len(given.questions)} exercises, {points:g} points. Run a cell after each change: it keeps your answer and "
-        "says whether it has the right form, and whether the examples come out, where there are some. Whether it is "
-        "right is judged later, on other data. In the end run `nncourse submit --out NAME.zip`; hand in that file."
-    )
-
-
-def _words(given: exams.Exam, each: exams.Question) -> str:
-    operation = definitions.find(each.operation, given.text)
-    told = [f"## {each.operation} ({each.kernel}), {each.points:g} points", f"`{operation.formula}`"]
-    told += [f"Contract: `{operation.contract}`", each.question]
-    if exams.is_cuda(each.kernel):
-        told.append(f"The kernel takes `{', '.join(operation.cuda_arguments)}`.")
-    for sample in each.sample:
-        given_values = ", ".join(
-            f"{name} = {value}" for name, value in zip(operation.names, sample["arguments"], strict=True)
-        )
-        told.append(f"Example: `{given_values}` gives `{sample['result']}`.")
-    return "\n\n".join(filter(None, told))
-
-
-def _blank(each: exams.Question) -> str:
-    """The cell to fill in. A CUDA stub may begin with its own line %%cuda …, which says how it is launched."""
-    if not exams.is_cuda(each.kernel):
-        return f'@exercise("{each.operation}", kernel="{each.kernel}")\n{each.stub}'
-    return each.stub if each.stub.startswith("%%cuda") else f"%%cuda {exams.launch_line(each)}\n{each.stub}"

@@ -260,13 +260,12 @@ def _git(root: Path, *arguments: str) -> bytes | None:
 
 def main(arguments: Sequence[str]) -> int:
     """Bring the copy up to date and print what was done; the exit status."""
-    try:
-        root, folder = map(Path, arguments)
-        for line in bring(root.absolute(), folder.absolute(), current()):
-            print(line)
-    except ValueError:
+    if len(arguments) != 2:
         print("own_copy: wanted two folders, the course and the copy", file=sys.stderr)
         return 2
+    try:
+        for line in bring(Path(arguments[0]).absolute(), Path(arguments[1]).absolute(), current()):
+            print(line)
     except CourseError as error:
         print(f"own_copy: {error}", file=sys.stderr)
         return 2

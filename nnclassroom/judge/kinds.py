@@ -1,6 +1,6 @@
 """Words for the states of exercises and the kinds of verdicts, as pages show them; marks.csv has the names."""
 
-STATE_WORDS = {"right": "right", "wrong": "wrong", "open": "open", "missing": "missing"}
+STATE_WORDS = {"right": "right", "wrong": "wrong", "open": "open", "missing": "missing", "not asked": "not asked"}
 KIND_WORDS = {
     # of Python, CUDA C and networks: nnclassroom/judge/verdict.py
     "wrong value": "wrong value",

@@ -1,13 +1,13 @@
 """`nncourse grade`: judge a class's submissions in a sandbox, and write marks, feedback and an overview.
 
-Beside marks.csv it writes marks_by_student.csv, marks_overview.html, a page for each student in marks_feedback/, and
-marks_journal.jsonl, from which an interrupted run continues. All but the journal depends only on the texts, the
-course's version and the seed.
+Beside marks.csv it writes marks_by_student.csv, marks_overview.html, a page for each student in marks_feedback/ and in
+marks_feedback.zip, the class's list with the points, marks_roster.csv, and marks_journal.jsonl, from which an
+interrupted run continues. All but the journal depends only on the hand-ins, the course's version and the seed.
 """
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,20 +19,21 @@ from nnclassroom.exercises.solutions import solution_text
 from nnclassroom.judge import sandbox
 from nnclassroom.judge.answer import PROGRAM
 from nnclassroom.judge.kinds import kind_in_words
-from nnclassroom.marking import marks, pages, submission
-from nnclassroom.marking.marks import Mark
+from nnclassroom.marking import assignment, marks, pages, roster, submission
+from nnclassroom.marking.marks import NOT_ASKED, Mark, Standing
 from nnclassroom.marking.queue import Journal, Judged, Task, Terms, judge_all
-from nnclassroom.marking.similarity import normalised_hash, plain_hash
+from nnclassroom.marking.roster import Roster
+from nnclassroom.marking.similarity import Comparison, compared
 from nnclassroom.marking.submission import Submission
 from nnclassroom.notebook import cuda_cell, exams
 from nnclassroom.version import course_version
 from nncourse import device as devices
-from nncourse.errors import CourseError, refuse_unwritable
+from nncourse.errors import CourseError, nearest, refuse_unwritable
 from nncourse.kernels.operation import Operation
 from nncourse.language import PACKAGES, ROOT
 
+GRACE = 1.0  # minutes beyond an examination's limit that nobody is told of
 FIRST_LINE = re.compile(r"// %%cuda\s+(.*)")
-THE_COURSE = "the course"
 # Verdicts that may be due to this machine and not to the answer.
 BY_HAND = ("crash", "time limit", "memory", "missing in the emulator")
 
@@ -48,23 +49,35 @@ def grade(
     sandboxed: bool = True,
     say: Callable[[str], None] = print,
     limits: tuple[float, float] | None = None,
+    only: str = "",
+    due: str = "",
+    late: float = 0.0,
+    listed: Path | None = None,
+    column: str = "",
 ) -> list[Mark]:
     """Judge all submissions, and write the tables and pages. Returns the marks.
 
-    Only the journal is written before all texts are judged. `limits` are the seconds for a Python and for a CUDA text.
+    Only the journal is written before all texts are judged.
+
+    limits: seconds for a Python and for a CUDA text.
+    only, due, late: the assignment; see assignment.py.
+    listed, column: the class's list, and where the points go in it; see roster.py.
     """
     refuse_unwritable(out.absolute(), "the marks")
     if jobs < 1:
         raise CourseError(f"wanted --jobs of at least 1; got {jobs}")
     given = exams.read(exam) if exam else None
-    exercises = given.exercises if given else hints.exercises()
+    every = given.exercises if given else hints.exercises()
     usual = {each.key: each.points for each in given.questions} if given else {}
-    chosen = marks.read_weights(weights or (None if given else marks.SUGGESTED), exercises, usual)
-    submissions = submission.find(folders)
-    students = [each.student for each in submissions]
+    points = marks.read_weights(weights or (None if given else marks.SUGGESTED), every, usual)
+    exercises, deadline = assignment.chosen(every, only), assignment.deadline(due, late)
+    known = roster.read(listed) if listed else None
+    submissions = submission.find(folders, frozenset(map(file_of, every)), known)
     if not submissions:
-        raise CourseError(f"{folders[0]}: wanted folders of kept kernels, one a student, or .zip files; found none")
-    changed = marks.read_overrides(overrides, students, [e.key for e in exercises]) if overrides else {}
+        raise CourseError(f"{folders[0]}: wanted folders of kept kernels, one a student, or archives; found none")
+    changed = marks.read_overrides(overrides, [e.key for e in every]) if overrides else {}
+    for line in _of_nobody_read(changed, submissions):
+        say(f"{overrides}: {line}")
     journal = Journal(_beside(out, "_journal.jsonl"))
     if seed is None:
         seed = journal.seed if journal.seed is not None else secrets.randbelow(10**9)
@@ -87,22 +100,83 @@ def grade(
     except KeyboardInterrupt:
         say(f"interrupted: {journal.path} holds what is judged; the same command goes on from there")
         raise
-    found = []
+    alike = {exercise.key: _compared(submissions, exercise, given is None) for exercise in exercises}
+    standings = []
     for each in submissions:
+        found = []
+        asked = given.asked([e.key for e in every if file_of(e) in each.texts]) if given else set()
         for exercise in exercises:
+            if given and exercise.key not in asked:
+                found.append(Mark(each.student, exercise, NOT_ASKED, weight=0.0))
+                continue
             answer = answers[each.student, exercise.key]
             judged = verdicts[answer.key(terms)] if isinstance(answer, Task) else answer
-            points, reason = changed.get((each.student, exercise.key), (None, ""))
+            override, reason = changed.get((each.student, exercise.key), (None, ""))
             attempts = each.attempts.get(exercise.key, {}) if each.attempts else None
             state = judged.kind if judged.kind in ("right", "open", "missing") else "wrong"
-            mark = Mark(each.student, exercise, state, judged.kind, judged.line, chosen[exercise.key], attempts)
-            found.append(replace(mark, override=points, reason=reason))
-    for mark in (mark for mark in found if mark.kind in BY_HAND):
+            mark = Mark(each.student, exercise, state, judged.kind, judged.line, points[exercise.key], attempts)
+            same = alike[exercise.key].said_of(each.student)
+            found.append(replace(mark, override=override, reason=reason, alike=same))
+        if given and given.minutes and each.minutes > given.minutes + GRACE:
+            over = f"{each.minutes:.0f} minutes from the first to the last answer, of {given.minutes:g}"
+            each = replace(each, notes=(*each.notes, over))
+        days = deadline.days_late(each.time)
+        standings.append(Standing(each, tuple(found), days, deadline.share(days)))
+    every_mark = [mark for each in standings for mark in each.marks]
+    for mark in (mark for mark in every_mark if mark.kind in BY_HAND):
         say(f"look at this by hand: {mark.student}, {mark.exercise.key}: {kind_in_words(mark.kind)}")
-    same = _same_texts(submissions, exercises, given is None)
-    found = [replace(mark, same=same.get((mark.student, mark.exercise.key), "")) for mark in found]
-    _write(out, found, {each.student: each.problems for each in submissions}, terms, given)
-    return found
+    _write(out, standings, alike, terms, _title(given, exercises if only else ()))
+    if known:
+        say(_written_back(out, known, standings, column))
+    for line in _counted([each.submission for each in standings]):
+        say(line)
+    return every_mark
+
+
+def _title(given: exams.Exam | None, exercises: Sequence[Exercise]) -> str:
+    """What is marked, in words."""
+    notebooks = dict.fromkeys(each.notebook for each in exercises)
+    return given.title if given else ", ".join(notebooks) or "the course"
+
+
+def _written_back(out: Path, known: Roster, standings: Sequence[Standing], column: str) -> str:
+    """Write the class's list with the points of all of whom something was read or marked by hand."""
+    path = _beside(out, "_roster.csv")
+    counted = [each for each in standings if each.submission.texts or any(m.override is not None for m in each.marks)]
+    points = {each.submission.row: each.points for each in counted if each.submission.row is not None}
+    column = roster.write_points(path, known, points, max(each.of for each in standings), column)
+    return f"{path}: {len(points)} of {sum(map(bool, known.names))} students have points, in the column {column}"
+
+
+def _counted(submissions: Sequence[Submission]) -> Iterator[str]:
+    """What was read and what was not, for each entry that was handed in."""
+    absent = [each.student for each in submissions if not each.entry]
+    submissions = [each for each in submissions if each.entry]
+    if absent:
+        yield f"nothing came from {', '.join(absent)}"
+    for each in submissions:
+        for said in each.problems if not each.texts else ():
+            yield f"not read: {each.entry}: {said.removeprefix('submission: ')}"
+        for said in (*each.notes, *each.problems) if each.texts else ():
+            yield f"look at this: {each.entry}: {said}"
+    read, older = sum(bool(each.texts) for each in submissions), sum(each.replaced for each in submissions)
+    entries = len(submissions) + older
+    yield f"{entries} handed in: {read} read, {len(submissions) - read} not read, {older} replaced by newer ones"
+
+
+def _of_nobody_read(changed: Iterable[tuple[str, str]], submissions: Sequence[Submission]) -> Iterator[str]:
+    """A warning for each student whose marks are changed by hand, and of whom nothing was read."""
+    names = {each.student: bool(each.texts) for each in submissions}
+    for student in sorted({student for student, _ in changed}):
+        if student not in names:
+            yield f"nobody called {student!r} handed anything in, so their points are left out{nearest(student, names)}"
+        elif not names[student]:
+            yield f"nothing of {student} could be read; the points that you give count"
+
+
+def file_of(exercise: Exercise) -> str:
+    """The name of the file with an answer."""
+    return f"{exercise.key}.{'cu' if exams.is_cuda(exercise.kernel) else 'py'}"
 
 
 def _beside(out: Path, ending: str) -> Path:
@@ -120,7 +194,7 @@ def _sandbox(folders: Sequence[Path]) -> tuple[str, ...]:
 def _answer(given: Submission, exercise: Exercise, terms: Terms) -> Task | Judged:
     """The text to judge; or the verdict, if there is nothing to judge."""
     cuda = exams.is_cuda(exercise.kernel)
-    file, title = f"{exercise.key}.{'cu' if cuda else 'py'}", f"{exercise.operation} ({exercise.kernel})"
+    file, title = file_of(exercise), f"{exercise.operation} ({exercise.kernel})"
     if said := given.problem_of("submission"):
         return Judged("missing", f"{title}: {said}")
     if said := given.problem_of(file):
@@ -155,32 +229,16 @@ def _refuse_what_cannot_run(tasks: Iterable[Task]) -> None:
         raise CourseError(f"kernels in CUDA C cannot be judged here: {reason}")
 
 
-def _same_texts(given: Sequence[Submission], exercises: Sequence[Exercise], of_course: bool) -> dict:
-    """(student, exercise) -> who has the same text: first those with an equal text, then those equal but for names."""
-    said = {}
-    for exercise in exercises:
-        cuda = exams.is_cuda(exercise.kernel)
-        file = f"{exercise.key}.{'cu' if cuda else 'py'}"
-        texts = {each.student: each.texts[file] for each in given if file in each.texts}
-        if of_course and (solution := solution_text(exercise.operation, exercise.kernel)):
-            texts = {**texts, THE_COURSE: solution}
-        plain = {student: plain_hash(text) for student, text in texts.items()}
-        alike = {student: normalised_hash(text, cuda) for student, text in texts.items()}
-        for each in texts.keys() - {THE_COURSE}:
-            equal = sorted(other for other in texts if other != each and plain[other] == plain[each])
-            renamed = sorted(other for other in texts if other != each and alike[other] == alike[each])
-            rest = [f"{other} (but for names)" for other in renamed if other not in equal]
-            said[each, exercise.key] = ", ".join([*equal, *rest])
-    return said
+def _compared(given: Sequence[Submission], exercise: Exercise, of_course: bool) -> Comparison:
+    file = file_of(exercise)
+    texts = {each.student: each.texts[file] for each in given if file in each.texts}
+    solution = solution_text(exercise.operation, exercise.kernel) if of_course else ""
+    return compared(texts, exams.is_cuda(exercise.kernel), solution or "")
 
 
-def _write(out: Path, found: Sequence[Mark], problems: dict, terms: Terms, given: exams.Exam | None) -> None:
+def _write(out: Path, standings: Sequence[Standing], alike: Mapping[str, Comparison], terms: Terms, title: str) -> None:
     """The tables and pages."""
-    by_student: dict[str, list[Mark]] = {}
-    for mark in found:
-        by_student.setdefault(mark.student, []).append(mark)
-    marks.write_marks(out, found, terms.version, terms.seed)
-    marks.write_totals(_beside(out, "_by_student.csv"), by_student, problems, terms.version, terms.seed)
-    title = given.title if given else "the course"
-    pages.write_feedback(_beside(out, "_feedback"), by_student, problems, title, terms.version)
-    pages.write_overview(_beside(out, "_overview.html"), by_student, problems, title, terms.version)
+    marks.write_marks(out, standings, terms.version, terms.seed)
+    marks.write_totals(_beside(out, "_by_student.csv"), standings, terms.version, terms.seed)
+    pages.write_feedback(_beside(out, "_feedback"), standings, title, terms.version)
+    pages.write_overview(_beside(out, "_overview.html"), standings, alike, title, terms.version)

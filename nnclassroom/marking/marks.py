@@ -9,15 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnclassroom.exercises.hints import Exercise
+from nnclassroom.marking.submission import Submission
 from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
 
 TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
 SUGGESTED = Path(__file__).parent / "weights.toml"
+NOT_ASKED = "not asked"
 COLUMNS = (
-    "student", "notebook", "exercise", "state", "kind", "points", "weight", "same text as", "verdict", "attempts",
+    "student", "notebook", "exercise", "state", "kind", "points", "weight", "alike", "verdict", "attempts",
     "course", "seed", "override", "reason",
 )  # fmt: skip
-TOTALS = ("student", "points", "of", "per cent", "right", "wrong", "open", "missing", "problems", "course", "seed")
+TOTALS = (
+    "student", "points", "of", "per cent", "right", "wrong", "open", "missing", "id", "days late", "problems",
+    "course", "seed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -26,12 +31,12 @@ class Mark:
 
     student: str
     exercise: Exercise
-    state: str  # right, wrong, open or missing
+    state: str  # right, wrong, open or missing; NOT_ASKED in another variant of an examination
     kind: str = ""  # of the verdict
     line: str = ""  # its words; an excerpt may follow on further lines
     weight: float = 1.0
     attempts: Mapping[str, int] | None = None  # number of recorded verdicts of each kind; None: no record
-    same: str = ""
+    alike: str = ""  # whose texts, with per cent
     override: float | None = None
     reason: str = ""
 
@@ -39,6 +44,38 @@ class Mark:
     def points(self) -> float:
         """The override if there is one, else the weight for a right answer and 0 for any other."""
         return self.override if self.override is not None else self.weight * (self.state == "right")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A student of the class: what was handed in, its marks, and what is left of the points after the deadline."""
+
+    submission: Submission
+    marks: tuple[Mark, ...]
+    days_late: int = 0
+    share: float = 1.0
+
+    @property
+    def student(self) -> str:
+        return self.submission.student
+
+    @property
+    def points(self) -> float:
+        return round(self.share * sum(mark.points for mark in self.marks), 6)
+
+    @property
+    def of(self) -> float:
+        """The greatest possible points."""
+        return round(sum(mark.weight for mark in self.marks), 6)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What is to be known about the hand-in."""
+        late = ""
+        if self.days_late:
+            days = "1 day" if self.days_late == 1 else f"{self.days_late} days"
+            late = f"{days} late, {100 * self.share:g} % of the points are left"
+        return tuple(filter(None, (*self.submission.notes, *self.submission.problems, late)))
 
 
 def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mapping[str, float]) -> dict[str, float]:
@@ -68,9 +105,7 @@ def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mappin
     return weights
 
 
-def read_overrides(
-    path: Path, students: Iterable[str], keys: Iterable[str]
-) -> dict[tuple[str, str], tuple[float, str]]:
+def read_overrides(path: Path, keys: Iterable[str]) -> dict[tuple[str, str], tuple[float, str]]:
     """Points and reason for each (student, exercise) of the file. A row without a reason is refused."""
     try:
         text = path.read_text("utf-8-sig")
@@ -81,14 +116,13 @@ def read_overrides(
     wanted = ("student", "exercise", "points", "reason")
     if sorted(name.strip() for name in rows.fieldnames or ()) != sorted(wanted):
         raise CourseError(f"{path}: wanted the columns {', '.join(wanted)}; got {first.strip()[:80]!r}")
-    known_students, known_keys, found = set(students), set(keys), {}
+    known_keys, found = sorted(keys), {}
     for row in rows:
         values = {
             (name or "").strip(): (value if isinstance(value, str) else "").strip() for name, value in row.items()
         }
         where, key = f"{path}, line {rows.line_num}", (values["student"], values["exercise"])
         try:
-            refuse_unknown("a student", key[0], known_students)
             refuse_unknown("an exercise", key[1], known_keys)
         except CourseError as error:
             raise CourseError(f"{where}: {error}") from None
@@ -106,37 +140,29 @@ def read_overrides(
     return found
 
 
-def write_marks(path: Path, marks: Sequence[Mark], course: str, seed: int) -> None:
+def write_marks(path: Path, standings: Sequence[Standing], course: str, seed: int) -> None:
     """A row for each student and exercise."""
     rows = [
         (
             mark.student, mark.exercise.notebook, mark.exercise.key, mark.state, mark.kind, f"{mark.points:g}",
-            f"{mark.weight:g}", mark.same, mark.line, "" if mark.attempts is None else sum(mark.attempts.values()),
+            f"{mark.weight:g}", mark.alike, mark.line, "" if mark.attempts is None else sum(mark.attempts.values()),
             course, seed, "" if mark.override is None else f"{mark.override:g}", mark.reason,
         )
-        for mark in marks
+        for each in standings
+        for mark in each.marks
     ]  # fmt: skip
     _write_csv(path, COLUMNS, rows)
 
 
-def write_totals(
-    path: Path, marks: Mapping[str, Sequence[Mark]], problems: Mapping[str, Sequence[str]], course: str, seed: int
-) -> None:
-    """A row for each student: points, and the number of exercises in each state."""
+def write_totals(path: Path, standings: Sequence[Standing], course: str, seed: int) -> None:
+    """A row for each student: points, the number of exercises in each state, and what is to be known."""
     rows = []
-    for student, own in marks.items():
-        points, of = total(own)
-        states = [sum(mark.state == state for mark in own) for state in ("right", "wrong", "open", "missing")]
-        share = f"{100 * points / of:.1f}" if of else ""
-        said = "; ".join(problems.get(student, ()))
-        rows.append((student, f"{points:g}", f"{of:g}", share, *states, said, course, seed))
+    for each in standings:
+        states = [sum(mark.state == state for mark in each.marks) for state in ("right", "wrong", "open", "missing")]
+        share = f"{100 * each.points / each.of:.1f}" if each.of else ""
+        about = (each.submission.number, each.days_late or "", "; ".join(each.said))
+        rows.append((each.student, f"{each.points:g}", f"{each.of:g}", share, *states, *about, course, seed))
     _write_csv(path, TOTALS, rows)
-
-
-def total(marks: Iterable[Mark]) -> tuple[float, float]:
-    """The points, and the greatest possible points."""
-    own = list(marks)
-    return round(sum(mark.points for mark in own), 6), round(sum(mark.weight for mark in own), 6)
 
 
 def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -8,37 +8,39 @@ from html import escape
 from pathlib import Path
 
 from nnclassroom.judge.kinds import STATE_WORDS, kind_in_words
-from nnclassroom.marking.marks import Mark, total
+from nnclassroom.marking.marks import NOT_ASKED, Mark, Standing
+from nnclassroom.marking.similarity import Comparison
 from nnclassroom.pages import document, page
+from nnclassroom.zips import write_zip
 from nncourse.errors import CourseError, reason_of, write_atomically
 
-SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○"}
+SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○", NOT_ASKED: "–"}
 COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
 STUCK = 5  # so many attempts without a right answer, and a student is listed as stuck
+MOST_GROUPS, MOST_NAMES = 60, 12  # of texts that are alike: on the page, and in a line
 UPRIGHT = "writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;font-weight:normal"
 
 
-def write_feedback(
-    folder: Path,
-    marks: Mapping[str, Sequence[Mark]],
-    problems: Mapping[str, Sequence[str]],
-    title: str,
-    version: str,
-) -> None:
-    """Write a page for each student into `folder`, and remove pages of an earlier marking that belong to nobody now."""
+def write_feedback(folder: Path, standings: Sequence[Standing], title: str, version: str) -> None:
+    """Write a page for each student into `folder`, and remove pages of an earlier marking that belong to nobody now.
+
+    A .zip beside it holds the same pages under the names by which a learning platform takes them back.
+    """
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise CourseError(f"{folder}: cannot be made: {reason_of(error)}") from None
-    written = set()
-    for student, own in marks.items():
-        name = _file_name(student, written)
+    written, uploaded = set(), {}
+    for each in standings:
+        name = _file_name(each.student, written)
         written.add(name)
-        text = document(f"{student}: {title}", feedback(student, own, problems.get(student, ()), title, version))
+        text = document(f"{each.student}: {title}", feedback(each, title, version))
         write_atomically(folder / name, lambda new, text=text: new.write_text(text, "utf-8"))
+        uploaded[each.submission.feedback or name] = text.encode("utf-8", "replace")
     for old in folder.glob("*.html"):
         if old.name not in written:
             old.unlink()
+    write_zip(folder.with_name(f"{folder.name}.zip"), uploaded)
 
 
 def _file_name(student: str, taken: set[str]) -> str:
@@ -50,17 +52,17 @@ def _file_name(student: str, taken: set[str]) -> str:
     return name
 
 
-def feedback(student: str, marks: Sequence[Mark], problems: Sequence[str], title: str, version: str) -> str:
+def feedback(given: Standing, title: str, version: str) -> str:
     """A student's feedback: points, and for each exercise the verdict, a hint if it is wrong, and the reason for points
     set by hand.
     """
-    points, of = total(marks)
-    right = sum(mark.state == "right" for mark in marks)
-    said = f"{points:g} of {of:g} points, {right} of {len(marks)} right. Judged by course {escape(version)}."
-    parts = [f"<h1>{escape(student)}</h1><p>{escape(title)}: {said}</p>"]
-    parts += [f"<p>Not read: {escape(said)}</p>" for said in problems]
+    asked = [mark for mark in given.marks if mark.state != NOT_ASKED]
+    right = sum(mark.state == "right" for mark in asked)
+    said = f"{given.points:g} of {given.of:g} points, {right} of {len(asked)} right."
+    parts = [f"<h1>{escape(given.student)}</h1><p>{escape(title)}: {said} Judged by course {escape(version)}.</p>"]
+    parts += [f"<p>About your hand-in: {escape(said)}.</p>" for said in given.said]
     notebook = ""
-    for mark in marks:
+    for mark in asked:
         if mark.exercise.notebook != notebook:
             notebook = mark.exercise.notebook
             parts.append(f"<h2>{escape(notebook)}</h2>")
@@ -79,46 +81,46 @@ def _verdict(mark: Mark) -> str:
     if mark.state == "wrong" and mark.exercise.hint:
         notes.append(f"Hint: {mark.exercise.hint.strip()}")
     if mark.attempts:
-        notes.append(f"{sum(mark.attempts.values())} attempts recorded")
+        count = sum(mark.attempts.values())
+        notes.append("1 attempt recorded" if count == 1 else f"{count} attempts recorded")
     return page(said + "".join(f"<br><small>{escape(note)}</small>" for note in notes), mark.state)
 
 
 def write_overview(
-    path: Path, marks: Mapping[str, Sequence[Mark]], problems: Mapping[str, Sequence[str]], title: str, version: str
+    path: Path, standings: Sequence[Standing], alike: Mapping[str, Comparison], title: str, version: str
 ) -> None:
     """The instructor's page."""
-    text = document(f"Overview: {title}", overview(marks, problems, title, version))
+    text = document(f"Overview: {title}", overview(standings, alike, title, version))
     write_atomically(path.absolute(), lambda new: new.write_text(text, "utf-8"))
 
 
-def overview(
-    marks: Mapping[str, Sequence[Mark]], problems: Mapping[str, Sequence[str]], title: str, version: str
-) -> str:
-    """Exercises × students, mistakes by exercise, students who are stuck, and equal texts."""
-    every = [mark for own in marks.values() for mark in own]
-    shares = [points / of for points, of in map(total, marks.values()) if of]
+def overview(standings: Sequence[Standing], alike: Mapping[str, Comparison], title: str, version: str) -> str:
+    """Exercises × students, mistakes by exercise, students who are stuck, and texts that are alike."""
+    every = [mark for each in standings for mark in each.marks]
+    shares = [each.points / each.of for each in standings if each.of]
     middle = f", median {100 * statistics.median(shares):.0f} % of the points" if shares else ""
-    students = "1 student" if len(marks) == 1 else f"{len(marks)} students"
+    students = "1 student" if len(standings) == 1 else f"{len(standings)} students"
     said = f"<p>{students}{middle}. Judged by course {escape(version)}.</p>"
     return "".join([
         f"<h1>Overview: {escape(title)}</h1>{said}",
         "<h2>Who has what</h2><p>✓ right, ✗ wrong, ○ missing or open, with the number of attempts where recorded.</p>",
-        _who_has_what(marks),
+        _who_has_what(standings),
         "<h2>What goes wrong</h2>" + _mistakes(every),
         f"<h2>Stuck</h2><p>{STUCK} attempts or more, and none right.</p>" + _stuck(every),
-        "<h2>Same texts</h2><p>Short exercises have few right answers: read before you ask.</p>" + _same(every),
-        "<h2>Not read</h2>" + _list(f"{name}: {said}" for name, own in problems.items() for said in own),
+        "<h2>Alike</h2><p>Texts that have most of their runs of words in common, whatever the names; long ones first. "
+        "Short texts, and what the course writes itself, are left out. Read before you ask.</p>" + _alike(alike),
+        "<h2>About the hand-ins</h2>" + _list(f"{each.student}: {said}" for each in standings for said in each.said),
     ])  # fmt: skip
 
 
-def _who_has_what(marks: Mapping[str, Sequence[Mark]]) -> str:
+def _who_has_what(standings: Sequence[Standing]) -> str:
     """The table of exercises × students."""
-    names = "".join(f'<th style="{UPRIGHT}">{escape(student)}</th>' for student in marks)
+    names = "".join(f'<th style="{UPRIGHT}">{escape(each.student)}</th>' for each in standings)
     rows = [f"<tr><th></th><th>right</th>{names}</tr>"]
-    for column in zip(*marks.values(), strict=True):
-        right = sum(mark.state == "right" for mark in column)
+    for column in zip(*(each.marks for each in standings), strict=True):
+        right, asked = (sum(test(mark.state) for mark in column) for test in ("right".__eq__, NOT_ASKED.__ne__))
         cells = "".join(_cell(mark) for mark in column)
-        rows.append(f"<tr><td>{escape(column[0].exercise.key)}</td><td>{right}/{len(column)}</td>{cells}</tr>")
+        rows.append(f"<tr><td>{escape(column[0].exercise.key)}</td><td>{right}/{asked}</td>{cells}</tr>")
     return f'<div style="overflow-x:auto"><table>{"".join(rows)}</table></div>'
 
 
@@ -159,8 +161,24 @@ def _stuck(marks: Sequence[Mark]) -> str:
     return _list(f"{mark.student}: {mark.exercise.key}, {count} attempts" for count, mark in listed)
 
 
-def _same(marks: Sequence[Mark]) -> str:
-    return _list(f"{mark.exercise.key}: {mark.student} = {mark.same}" for mark in marks if mark.same)
+def _alike(alike: Mapping[str, Comparison]) -> str:
+    """A line for each group of texts, of the longest exercises first; and for each exercise who took the course's."""
+    lines = []
+    for key, found in sorted(alike.items(), key=lambda item: (-item[1].length, item[0])):
+        for group in found.groups():
+            shares = [100 * pair.share for pair in found.pairs if pair.one in group]
+            least, most = f"{min(shares):.0f}", f"{max(shares):.0f}"
+            lines.append(f"{key}: {_few(group)}, {least if least == most else f'{least} to {most}'} %")
+    of_the_course = {key: sorted(found.of_the_course) for key, found in alike.items() if found.of_the_course}
+    took = [f"{key}: {_few(names)}" for key, names in of_the_course.items()]
+    left = f"<p>{len(lines) - MOST_GROUPS} more groups stand in the table.</p>" if len(lines) > MOST_GROUPS else ""
+    return f"{_list(lines[:MOST_GROUPS])}{left}<h3>Like the course's own kernel</h3>{_list(took)}"
+
+
+def _few(names: Sequence[str]) -> str:
+    """The names, or the first and how many more."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _list(lines) -> str:

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ from nncourse.errors import CourseError, reason_of
 # Wall time in seconds, many times what a check needs: the judge itself counts CPU time, so that a busy machine costs
 # no student a mark.
 LIMIT, LIMIT_CUDA = 400.0, 600.0
+TELL = 10.0  # seconds from one line of progress to the next
 TWICE = ("time limit", "crash")  # verdicts that may be due to the machine
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")  # differs from run to run
 
@@ -114,7 +116,8 @@ def judge_all(
     left = {key: task for key, task in tasks.items() if key not in journal.verdicts}
     if len(left) < len(tasks):
         say(f"{len(tasks) - len(left)} texts were judged before, as the journal says")
-    again, done = {}, 0
+    again, done, start = {}, 0, time.monotonic()
+    said = start
     with contextlib.closing(_run(left, terms, jobs)) as verdicts:
         for key, judged in verdicts:
             if judged.kind == "cannot be checked":  # a fault of this machine
@@ -124,13 +127,19 @@ def judge_all(
                 continue
             journal.add(key, judged, terms.seed)
             done += 1
-            if done % 50 == 0:
-                say(f"judged {done} of {len(left)} texts")
+            if time.monotonic() - said >= TELL and done < len(left):
+                said = time.monotonic()
+                say(f"judged {done} of {len(left)} texts, {_in_words((said - start) / done * (len(left) - done))} left")
     for number, (key, task) in enumerate(sorted(again.items(), key=_order), 1):
         say(f"once more, alone: {number} of {len(again)}, {task.operation} ({task.kernel})")
         for _, judged in _run({key: task}, terms, 1):
             journal.add(key, judged, terms.seed)
     return {key: journal.verdicts[key] for key in tasks}
+
+
+def _in_words(seconds: float) -> str:
+    """A time that is only guessed."""
+    return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {max(10, round(seconds, -1)):.0f} s"
 
 
 def _order(item: tuple[str, Task]) -> tuple[str, ...]:

@@ -1,18 +1,32 @@
-"""Whether two answers are the same text apart from names, spaces, comments and annotations.
+"""How much of one answer stands in another, whatever the names, by winnowing: fingerprints of runs of tokens.
 
-Equal texts prove nothing: short exercises have few right answers, and many students find the same one.
+Schleimer, Wilkerson, Aiken: Winnowing, SIGMOD 2003, as MOSS uses it. Nothing is proved by it: two students may find the
+same text. What every second text of a class has, and what the course itself writes, counts for nobody; short texts are
+not compared, since they have few right forms.
 """
 
 import ast
 import hashlib
+import io
+import keyword
 import re
+import tokenize
 import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from cuda_on_cpu.source import COMMENT
 
-LONGEST = 64 << 10  # characters; a longer text is compared as it stands
+LONGEST = 64 << 10  # characters; of a longer text only so many are compared
+RUN, WINDOW = 5, 3  # tokens of a fingerprint; of so many fingerprints in a row the smallest is kept
+FEWEST = 20  # fingerprints of a text that is compared
+FEWEST_OWN = 6  # of these, such as neither the course nor most of the class writes
+ALIKE = 0.6  # share of the shorter text's fingerprints
+LIKE_THE_COURSE = 0.8
+COMMON = 8  # from so many texts on, what more than half of them have counts for nobody
 TOKEN = re.compile(r"[A-Za-z_]\w*|(?:\d|\.\d)[\w.]*(?:(?<=[eE])[+-]\d+)?|\"(?:\\.|[^\"\\])*\"|\S")
-# Words that may precede a name without declaring it.
+# Words of CUDA C that stay; other names are alike, but for members and for functions that are called, not declared.
 NO_TYPES = {"return", "else", "case", "goto", "throw", "new", "delete", "sizeof", "if", "while", "for", "switch"}
 LANGUAGE = """
 auto bool break char const constexpr continue default do double enum extern false float inline int long namespace
@@ -21,29 +35,96 @@ __global__ __device__ __shared__ __constant__ __restrict__ __forceinline__ __lau
 threadIdx blockIdx blockDim gridDim warpSize dim3 float2 float4 int2 int4 uint3 size_t
 """
 KEPT_WORDS = NO_TYPES | set(LANGUAGE.split())
+NAME = "v"
+THE_COURSE, MOST_NAMED = "the course", 3
 
 
-def plain_hash(text: str) -> str:
-    """A hash of the text without spaces."""
-    return hashlib.sha256("".join(text.split()).encode("utf-8", "replace")).hexdigest()
+@dataclass(frozen=True)
+class Pair:
+    """Two texts of one exercise and the share of the shorter one that stands in the other."""
+
+    one: str
+    other: str
+    share: float
 
 
-def normalised_hash(text: str, cuda: bool) -> str:
-    """A hash that stays the same when names, spaces, comments, docstrings and annotations change."""
-    if len(text) > LONGEST:
-        return plain_hash(text)
+@dataclass(frozen=True)
+class Comparison:
+    """One exercise in a class: pairs that are alike, the share of the course's own text, and fingerprints a text."""
+
+    pairs: tuple[Pair, ...]
+    of_the_course: Mapping[str, float]
+    length: int  # fingerprints of the longest text that is alike another; 0 if none is
+
+    def groups(self) -> list[tuple[str, ...]]:
+        """Who is connected by pairs, the largest group first."""
+        group: dict[str, set[str]] = {}
+        for pair in self.pairs:
+            joined = group.get(pair.one, {pair.one}) | group.get(pair.other, {pair.other})
+            group |= dict.fromkeys(joined, joined)
+        return sorted({tuple(sorted(each)) for each in group.values()}, key=lambda names: (-len(names), names))
+
+    def said_of(self, student: str) -> str:
+        """Whose texts the student's is like, with per cent; "" where it is like nobody's."""
+        own = [(pair.share, pair.one if pair.other == student else pair.other) for pair in self.of(student)]
+        own += [(self.of_the_course[student], THE_COURSE)] if student in self.of_the_course else []
+        own.sort(key=lambda each: (-each[0], each[1]))
+        named = [f"{name} {100 * share:.0f} %" for share, name in own[:MOST_NAMED]]
+        return ", ".join([*named, *([f"and {len(own) - MOST_NAMED} more"] if len(own) > MOST_NAMED else [])])
+
+    def of(self, student: str) -> list[Pair]:
+        return [pair for pair in self.pairs if student in (pair.one, pair.other)]
+
+
+def compared(texts: Mapping[str, str], cuda: bool, solution: str = "") -> Comparison:
+    """Compare the texts of one exercise, by student, with each other and with the course's."""
+    marks = {student: fingerprints(text, cuda) for student, text in texts.items()}
+    marks = {student: own for student, own in marks.items() if len(own) >= FEWEST}
+    course = fingerprints(solution, cuda) if solution else frozenset()
+    like = {student: _share(own, course) for student, own in marks.items()} if len(course) >= FEWEST else {}
+    like = {student: share for student, share in like.items() if share >= LIKE_THE_COURSE}
+    distinct = set(marks.values())
+    counts = Counter(mark for own in distinct for mark in own)
+    common = {mark for mark, count in counts.items() if len(distinct) >= COMMON and count > len(distinct) / 2}
+    rest = {student: own - course - common for student, own in marks.items() if student not in like}
+    rest = {student: own for student, own in rest.items() if len(own) >= FEWEST_OWN}
+    names = sorted(rest)
+    pairs = [
+        Pair(one, other, share)
+        for place, one in enumerate(names)
+        for other in names[place + 1 :]
+        if (share := _share(rest[one], rest[other])) >= ALIKE
+    ]
+    return Comparison(
+        tuple(pairs), like, max((len(marks[name]) for p in pairs for name in (p.one, p.other)), default=0)
+    )
+
+
+def _share(one: frozenset[int], other: frozenset[int]) -> float:
+    return len(one & other) / max(1, min(len(one), len(other)))
+
+
+def fingerprints(text: str, cuda: bool) -> frozenset[int]:
+    """The text's fingerprints: of every WINDOW runs of RUN tokens that follow each other the smallest hash."""
+    words = tokens(text[:LONGEST], cuda)
+    runs = [_hash(words[place : place + RUN]) for place in range(len(words) - RUN + 1)]
+    return frozenset(min(runs[place : place + WINDOW]) for place in range(len(runs) - WINDOW + 1))
+
+
+def _hash(words: Sequence[str]) -> int:
+    return int.from_bytes(hashlib.blake2b("\0".join(words).encode("utf-8", "replace"), digest_size=8).digest())
+
+
+def tokens(text: str, cuda: bool) -> list[str]:
+    """The tokens without comments, with one name for all that the text itself names."""
     try:
-        words = cuda_normalised(text) if cuda else python_normalised(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # no Python, or too deep to compare
-        return plain_hash(text)
-    return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()
+        return _of_cuda(text) if cuda else _of_python(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):  # no Python, or too deep
+        return TOKEN.findall(text)
 
 
-def python_normalised(text: str) -> str:
-    """The syntax tree with the text's own names numbered in order, without docstrings and annotations.
-
-    Names that the text does not bind, such as np and len, stay.
-    """
+def _of_python(text: str) -> list[str]:
+    """Of the text as Python itself writes it, without docstrings, annotations and `pass`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about escapes such as "\\d"
         tree = ast.parse(text)
@@ -53,66 +134,43 @@ def python_normalised(text: str) -> str:
             own.add(node.id)
         elif isinstance(node, ast.arg):
             own.add(node.arg)
+            node.annotation = None
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             own.add(node.name)
         elif isinstance(node, ast.alias):
             own.add(node.asname or node.name)
-    numbers: dict[str, str] = {}
-
-    def number(name: str) -> str:
-        return numbers.setdefault(name, f"v{len(numbers)}") if name in own else name
-
-    class Renamed(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802
-            return ast.Name(number(node.id), ast.Load())
-
-        def visit_arg(self, node: ast.arg) -> ast.AST:
-            return ast.arg(number(node.arg))
-
-        def visit_keyword(self, node: ast.keyword) -> ast.AST:
-            return ast.keyword(node.arg, self.visit(node.value))
-
-        def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
-            node.name, node.returns = number(node.name), None
-            return self.generic_visit(_without_docstring(node))
-
-        def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
-            node.name = number(node.name)
-            return self.generic_visit(_without_docstring(node))
-
-        def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # noqa: N802
-            if node.value is None:
-                return ast.Pass()
-            return self.visit(ast.Assign([node.target], node.value))
-
-        def visit_Expr(self, node: ast.Expr) -> ast.AST:  # noqa: N802
-            return ast.Pass() if isinstance(node.value, ast.Constant) else self.generic_visit(node)
-
-    return ast.dump(Renamed().visit(tree))
+    plain = ast.unparse(_Plain().visit(tree))
+    kinds = (tokenize.NAME, tokenize.NUMBER, tokenize.STRING, tokenize.OP)
+    read = [each for each in tokenize.generate_tokens(io.StringIO(plain).readline) if each.type in kinds]
+    return [NAME if each.string in own and not keyword.iskeyword(each.string) else each.string for each in read]
 
 
-def _without_docstring(node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
-    """The definition without its docstring and without `pass` beside something else."""
-    body = [s for s in node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    node.body = [s for s in body if not isinstance(s, ast.Pass)] or [ast.Pass()]
-    return node
+class _Plain(ast.NodeTransformer):
+    """A tree without what does nothing."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # noqa: N802
+        made = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+        return ast.fix_missing_locations(ast.copy_location(made, node))
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:  # noqa: N802
+        made = ast.Pass() if isinstance(node.value, ast.Constant) else node
+        return ast.copy_location(made, node)
 
 
-def cuda_normalised(text: str) -> str:
-    """The tokens without comments, with names numbered in order. Words of the language, members after a point or an
-    arrow, and functions that the text calls but does not declare stay as they are.
-    """
-    tokens = TOKEN.findall(COMMENT.sub(" ", text))
-    around = list(zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False))
+def _of_cuda(text: str) -> list[str]:
+    """Of the text without comments."""
+    read = TOKEN.findall(COMMENT.sub(" ", text))
+    around = list(zip(["", *read], read, [*read[1:], ""], strict=False))
     declared = {here for before, here, after in around if after == "(" and _is_type(before)}
-    numbers: dict[str, str] = {}
     words = []
     for before, here, after in around:
         is_name = re.match(r"[A-Za-z_]", here) and here not in KEPT_WORDS and before not in (".", ">")
-        if is_name and (after != "(" or here in declared):
-            here = numbers.setdefault(here, f"v{len(numbers)}")
-        words.append(here)
-    return " ".join(words)
+        words.append(NAME if is_name and (after != "(" or here in declared) else here)
+    return words
 
 
 def _is_type(word: str) -> bool:

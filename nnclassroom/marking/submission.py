@@ -1,29 +1,32 @@
-"""Submissions: reading them without trusting them, and `nncourse submit`, which packs one in a file.
+"""Submissions: reading them without trusting them. Every entry of a class's folder gives one.
 
-A submission is a folder my_kernels/ or a .zip of one. Only plain texts are read, and nothing is run here: kernels
-(sigmoid.numpy.py, sigmoid.naive.cu) and the record of attempts. progress.json is a claim, and is not read.
+A submission is a folder my_kernels/, an archive of one, or notebooks, whose cells are read. Only plain texts are read,
+and nothing is run here: kernels (sigmoid.numpy.py, sigmoid.naive.cu) and the record of attempts. progress.json is a
+claim, and is not read.
 """
 
+import contextlib
 import json
-import os
 import re
-import stat
-import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.kept_kernels import ATTEMPTS, MOST_RECORD, MOST_TEXT
-from nnclassroom.version import course_version
-from nnclassroom.zips import write_zip
-from nncourse.errors import CourseError, at_most, read_regular
+from nnclassroom.marking import cells, pieces, roster
+from nnclassroom.marking.pieces import UNREADABLE, Piece, is_archive, is_hidden, stem_of
+from nnclassroom.marking.roster import Roster
+from nncourse.errors import CourseError, nearest, reason_of
 
-MOST_ENTRIES = 4000  # in a .zip, or in a folder
 KERNEL_FILE = re.compile(r"([^\W\d]\w*)\.([^\W\d]\w*)\.(py|cu)", re.ASCII)
 OTHERS = ("progress.json", "report.md", ATTEMPTS)  # what a submission holds besides kernels
+RECORD = "submission.json"  # of `nncourse submit`
+MOST_NOTEBOOK, MOST_NOTEBOOKS = 16 << 20, 40  # bytes, and how many are read
+CLOSED = (".rar", ".7z", ".pdf", ".docx", ".doc")  # forms that are seen, and not read
+# What browsers and file managers add to the name of a second copy, and editors to any name.
+OF_A_COPY = re.compile(r"\s*\(\d+\)|[\s_-]+cop(?:y|ia)\b|\bcopy of\s+|\.txt$|-\d+(?=\.(?:py|cu)$)|\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -33,187 +36,246 @@ class Submission:
     student: str
     texts: dict[str, str] = field(default_factory=dict)
     attempts: dict[str, Counter] = field(default_factory=dict)  # "operation.kernel" -> number of each kind of verdict
-    problems: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  # what was not read: "file: reason", or "submission: reason"
+    notes: tuple[str, ...] = ()  # what was read otherwise than it was named
+    entry: str = ""  # its name in the class's folder; "" where nothing was handed in
+    time: datetime | None = None
+    is_recorded: bool = False  # whether the time is the one that `nncourse submit` wrote; else the file's
+    minutes: float = 0.0  # between the first and the last recorded attempt: a claim, too
+    replaced: int = 0  # number of other entries of the same student
+    number: str = ""  # by which a learning platform knows the student
+    row: int | None = None  # of the class's list
+    feedback: str = ""  # the name under which the platform takes a page back
 
     def problem_of(self, file: str) -> str:
         """Why this file could not be read; "" if it could."""
         return next((said for said in self.problems if said.startswith(f"{file}: ")), "")
 
 
-def find(paths: Sequence[Path]) -> list[Submission]:
-    """The submissions in these paths, sorted by student: each a my_kernels/, a .zip of one, or a folder of these.
+def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | None = None) -> list[Submission]:
+    """The submissions in these paths, sorted by student: each a my_kernels/, an archive of one, or a folder of these.
 
-    A submission that cannot be read has `problems`; the others are still read. Raises CourseError for a missing path,
-    and for two students of one name.
+    known: the names of the exercises' files, by which renamed ones are recognised.
+    listed: the class. Names are taken from it, and who is on it and handed in nothing has a submission too.
+    A submission that cannot be read has `problems`; the others are still read. Of several of a student one counts, as
+    newest() says. Raises CourseError for a missing path.
     """
-    found: dict[str, tuple[Path, Submission]] = {}
+    entries = []
     for path in paths:
         if not path.exists():
-            raise CourseError(f"{path}: wanted a folder of kept kernels, a .zip of it, or a folder of such; found none")
-        for place, submission in _in(path):
-            name = submission.student
-            if name in found:
-                raise CourseError(
-                    f"{place} and {found[name][0]}: wanted one submission of {name}; rename or remove one"
-                )
-            found[name] = place, submission
-    return [found[name][1] for name in sorted(found)]
+            raise CourseError(f"{path}: wanted a folder of kept kernels, an archive of it, or a folder of such")
+        entries += _in(path, known)
+    found: dict[str, list[Submission]] = {}
+    people = roster.students([each.student for each in entries], listed)
+    for each in entries:
+        name, row = people[each.student]
+        unlisted = [f"not in {listed.path.name}"] if listed and row is None else []
+        number = roster.person(each.student).number
+        back = roster.person(each.student).feedback or (listed.feedback(row) if listed and row is not None else "")
+        about = {"number": number, "row": row, "feedback": back, "notes": (*each.notes, *unlisted)}
+        found.setdefault(name, []).append(replace(each, student=name, **about))
+    if listed:
+        for row, name in enumerate(listed.names):
+            if name and name not in found:
+                back, nothing = listed.feedback(row), ("submission: nothing handed in",)
+                found[name] = [Submission(name, problems=nothing, row=row, feedback=back)]
+    return [replace(newest(own), replaced=len(own) - 1) for _, own in sorted(found.items())]
 
 
-def _in(path: Path) -> Iterator[tuple[Path, Submission]]:
+def newest(given: Sequence[Submission]) -> Submission:
+    """Of several hand-ins of one student the newest that holds kernels, with a note that says so."""
+    if len(given) == 1:
+        return given[0]
+    readable = [each for each in given if each.texts] or list(given)
+    recorded = [each for each in readable if each.is_recorded] or readable
+    chosen = max(recorded, key=lambda each: (each.time.timestamp() if each.time else 0.0, each.entry))
+    of_what = "by its record" if chosen.is_recorded else "by the file's date"
+    when = f"{chosen.time:%Y-%m-%d %H:%M}" if chosen.time else "no date"
+    note = f"of {len(given)} hand-ins {chosen.entry} counts, of {when} {of_what}"
+    unread = [f"{each.entry}: not read: {said}" for each in given if not each.texts for said in each.problems[:1]]
+    return replace(chosen, notes=(*chosen.notes, note, *(unread if chosen.texts else ())))
+
+
+def _in(path: Path, known: Collection[str]) -> Iterator[Submission]:
     """The submissions of one path of the command line."""
-    if not path.is_dir():
-        if path.suffix.lower() != ".zip":
-            raise CourseError(f"{path}: wanted a folder or a .zip")
-        yield path, from_zip(path, path.stem)
-        return
     path = path.resolve()
-    if own := _kernels_folder(path):
-        yield own, from_folder(own, path.parent.name if path.name == "my_kernels" else path.name)
-        return
-    for entry in sorted(path.iterdir()):
-        if entry.name.startswith((".", "__")):
-            continue
-        if entry.is_symlink():
-            yield entry, Submission(entry.stem, problems=("submission: a link, which is not followed",))
-        elif entry.is_dir():
-            yield entry, _of_student(entry)
-        elif entry.suffix.lower() == ".zip":
-            yield entry, from_zip(entry, entry.stem)
+    if not path.is_dir():
+        yield read(path, stem_of(path.name), known)
+    elif _is_one(path):
+        yield read(path, path.parent.name if path.name == "my_kernels" else path.name, known)
+    else:
+        for entry in sorted(path.iterdir()):
+            if not is_hidden(entry.name):
+                is_folder = entry.is_dir() and not entry.is_symlink()
+                yield read(entry, entry.name if is_folder else stem_of(entry.name), known)
 
 
-def _of_student(folder: Path) -> Submission:
-    """The submission in a student's folder: kernels, my_kernels/, or one .zip, as learning platforms store it."""
-    if own := _kernels_folder(folder):
-        return from_folder(own, folder.name)
-    zips = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".zip")
-    if len(zips) == 1 and not zips[0].is_symlink():
-        return from_zip(zips[0], folder.name)
-    if zips:
-        return Submission(folder.name, problems=(f"submission: wanted one .zip, found {len(zips)}",))
-    return Submission(folder.name)
+def _is_one(folder: Path) -> bool:
+    """Whether this is the folder of one student, and not of a class, in which somebody's kernels may lie about."""
+    names = [entry.name for entry in folder.iterdir() if not is_hidden(entry.name)]
+    if "my_kernels" in names or folder.name == "my_kernels":
+        return True
+    has_kernels = any(KERNEL_FILE.fullmatch(name) or name in OTHERS for name in names)
+    return has_kernels and not any(is_archive(name) or _holds_kernels(folder / name) for name in names)
 
 
-def _kernels_folder(folder: Path) -> Path | None:
-    """Its my_kernels/ if there is one, the folder itself if it holds kernels or their records, else None."""
-    inner = folder / "my_kernels"
-    if inner.is_dir() and not inner.is_symlink():
-        return inner
-    names = [entry.name for entry in os.scandir(folder)]
-    there = any(KERNEL_FILE.fullmatch(name) or name in OTHERS for name in names)
-    return folder if there or folder.name == "my_kernels" else None
+def _holds_kernels(path: Path) -> bool:
+    if not path.is_dir() or path.is_symlink():
+        return False
+    return any(KERNEL_FILE.fullmatch(each.name) or each.name == "my_kernels" for each in path.iterdir())
 
 
-def from_folder(folder: Path, student: str) -> Submission:
-    """The submission in a folder. Links, devices, long files and files that are no text are problems."""
-    names = sorted(entry.name for entry in os.scandir(folder))
-    if len(names) > MOST_ENTRIES:
-        return Submission(student, problems=(f"submission: {len(names)} files; at most {MOST_ENTRIES} are read",))
-    return _made(student, [(name, lambda most, name=name: read_regular(folder / name, most)) for name in names])
-
-
-def from_zip(path: Path, student: str) -> Submission:
-    """The submission in a .zip, which is never unpacked. It is refused as a whole if it has what no harmless program
-    writes: links, paths out of the archive, a password, or the same name twice.
-    """
+def read(path: Path, student: str, known: Collection[str] = ()) -> Submission:
+    """The submission in one entry: a folder, an archive or a notebook. It has a problem if there is nothing in it."""
+    made = Submission(student, entry=path.name)
+    if path.is_symlink():
+        return replace(made, problems=("submission: a link, which is not followed",))
+    name = path.name.lower()
+    if not (path.is_dir() or is_archive(name) or name.endswith(".ipynb")):
+        said = f"submission: {path.name} is not read: wanted a .zip, a .tar.gz, a folder or a notebook"
+        return replace(made, problems=(said,))
     try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-            if refused := _why_refused(entries):
-                return Submission(student, problems=(f"submission: {refused}",))
-            places = {entry: PurePosixPath(entry.filename) for entry in entries if not entry.is_dir()}
-            wanted = {entry: place for entry, place in places.items() if _is_wanted(place)}
-            folders = {place.parent for place in wanted.values() if KERNEL_FILE.fullmatch(place.name)}
-            folders = folders or {place.parent for place in wanted.values()}
-            if len(folders) > 1:
-                folders = {folder for folder in folders if folder.name == "my_kernels"}
-            if len(folders) != 1 and wanted:
-                return Submission(student, problems=("submission: wanted one folder of kernels in the .zip",))
-            own = sorted((place.name, entry) for entry, place in wanted.items() if place.parent in folders)
-            return _made(
-                student, [(name, lambda most, entry=entry: _read_entry(archive, entry, most)) for name, entry in own]
-            )
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
-        return Submission(student, problems=(f"submission: the .zip cannot be read ({error})",))
+        with pieces.opened(path) as found:
+            made = replace(_made(made, found, known), entry=path.name)
+    except UNREADABLE as error:
+        what = "the folder" if path.is_dir() else "the file"
+        return replace(made, problems=(f"submission: {what} cannot be read ({reason_of(error)})",))
+    if made.texts or made.problems:
+        return _dated(made, path)
+    archives = sorted(each for each in path.iterdir() if is_archive(each.name)) if path.is_dir() else []
+    if archives:  # as learning platforms store what a student uploads
+        inside = newest([read(each, student, known) for each in archives])
+        return replace(inside, entry=path.name)
+    return _dated(replace(made, problems=(_why_empty(found),)), path)
 
 
-def _is_wanted(place: PurePosixPath) -> bool:
-    hidden = any(part.startswith((".", "__MACOSX")) for part in place.parts)
-    return not hidden and bool(KERNEL_FILE.fullmatch(place.name) or place.name in OTHERS)
+def _dated(made: Submission, path: Path) -> Submission:
+    if made.time:
+        return made
+    return replace(made, time=datetime.fromtimestamp(path.stat().st_mtime).astimezone())
 
 
-def _why_refused(entries: list[zipfile.ZipInfo]) -> str:
-    """Why a .zip is not read at all; "" if it is."""
-    if len(entries) > MOST_ENTRIES:
-        return f"{len(entries)} files in the .zip; at most {MOST_ENTRIES} are read"
-    repeated = [name for name, count in Counter(entry.filename for entry in entries).items() if count > 1]
-    if repeated:
-        return f"{repeated[0][:80]!r} is twice in the .zip"
-    for entry in entries:
-        name, mode = entry.filename, entry.external_attr >> 16
-        if name.startswith("/") or "\\" in name or ":" in name or ".." in PurePosixPath(name).parts:
-            return f"a path out of the .zip, {name[:80]!r}"
-        if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-            return f"{name[:80]!r} is a link or a device"
-        if entry.flag_bits & 1:
-            return "the .zip has a password"
-    return ""
+def _why_empty(found: Sequence[Piece]) -> str:
+    names = [each.place.name for each in found]
+    closed = [name for name in names if name.lower().endswith((*CLOSED, *pieces.ARCHIVES))]
+    if closed:
+        return f"submission: {closed[0]} is not read: wanted a .zip or a .tar.gz"
+    if any(name.endswith(".ipynb") for name in names):
+        return "submission: no filled-in exercise in its notebooks"
+    return f"submission: no kernel in it, {len(names)} other files" if names else "submission: nothing in it"
 
 
-def _made(student: str, files: list) -> Submission:
-    """The submission with these files: pairs of a name, and a function that reads at most the given number of bytes."""
-    texts, problems, attempts = {}, [], {}
-    for name, read in files:
-        is_kernel = KERNEL_FILE.fullmatch(name)
-        if not (is_kernel or name == ATTEMPTS):
-            continue
+def _made(made: Submission, given: Sequence[Piece], known: Collection[str]) -> Submission:
+    """The submission with what these files hold: kernels of one folder, the records, and the notebooks' answers."""
+    given = [each for each in given if not any(map(is_hidden, each.place.parts))]
+    folders = _folders([each.place for each in given], known)
+    if len(folders) > 1:
+        return replace(made, problems=("submission: wanted one folder of kernels in it",))
+    texts: dict[str, str] = {}
+    problems: list[str] = []
+    notes: list[str] = []
+    attempts: dict[str, Counter] = {}
+    time, minutes = None, 0.0
+    for each in sorted(given, key=lambda each: (not KERNEL_FILE.fullmatch(each.place.name), each.place)):
+        name = each.place.name
+        if name == RECORD and len(each.place.parts) <= 2:
+            time = _time(_text(each, MOST_RECORD, []))
+        elif each.place.parent in folders:
+            if name == ATTEMPTS:
+                attempts, minutes = _attempts(_text(each, MOST_RECORD, problems))
+                continue
+            wanted = name if name in known or KERNEL_FILE.fullmatch(name) else ""
+            if renamed := _renamed(name, known):
+                if renamed in texts:
+                    problems.append(f"{name}: not read, since there is {renamed}")
+                    continue
+                wanted = renamed
+                notes.append(f"{name} is read as {renamed}")
+            elif wanted and known and name not in known and (guess := nearest(name, known)):
+                notes.append(f"{name} is no exercise here{guess}")
+            if wanted and (text := _text(each, MOST_TEXT, problems)) is not None:
+                texts[wanted] = text
+    _from_notebooks(given, texts, problems, notes)
+    return replace(
+        made,
+        texts=texts,
+        attempts=attempts,
+        minutes=minutes,
+        problems=tuple(problems),
+        notes=tuple(notes),
+        time=time,
+        is_recorded=time is not None,
+    )
+
+
+def _folders(places: Sequence[PurePosixPath], known: Collection[str]) -> set[PurePosixPath]:
+    """The folder of the kernels: my_kernels if there is one, else the outermost; several if that is not clear."""
+    is_named = [place for place in places if KERNEL_FILE.fullmatch(place.name) or _renamed(place.name, known)]
+    folders = {place.parent for place in is_named} or {place.parent for place in places if place.name in OTHERS}
+    if len(folders) > 1 and (own := {folder for folder in folders if folder.name == "my_kernels"}):
+        return own
+    outermost = min((len(folder.parts) for folder in folders), default=0)
+    return {folder for folder in folders if len(folder.parts) == outermost}
+
+
+def _renamed(name: str, known: Collection[str]) -> str:
+    """The exercise's file that was renamed, as in `sigmoid(1).numpy.py`; "" for any other name, and for its own."""
+    if name in known or not name.lower().endswith((".py", ".cu", ".txt")):
+        return ""
+    folded = OF_A_COPY.sub("", name).lower()
+    return next((each for each in known if each.lower() == folded), "")
+
+
+def _from_notebooks(given: Sequence[Piece], texts: dict[str, str], problems: list[str], notes: list[str]) -> None:
+    """Add the answers in notebooks to exercises of which there is no kept kernel."""
+    notebooks = [each for each in given if each.place.suffix.lower() == ".ipynb"]
+    if len(notebooks) > MOST_NOTEBOOKS:
+        problems.append(f"notebooks: {len(notebooks)} of them; {MOST_NOTEBOOKS} are read")
+    for each in notebooks[:MOST_NOTEBOOKS]:
         try:
-            text = read(MOST_TEXT if is_kernel else MOST_RECORD).decode("utf-8-sig").replace("\r\n", "\n")
-        except UnicodeDecodeError:
-            problems.append(f"{name}: no text in UTF-8")
-        except (OSError, zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, EOFError) as error:
-            problems.append(f"{name}: {error}")
-        else:
-            if is_kernel:
-                texts[name] = text
-            else:
-                attempts = _attempts(text)
-    return Submission(student, texts, attempts, tuple(problems))
+            answers = cells.answers(each.read(MOST_NOTEBOOK))
+        except UNREADABLE as error:
+            problems.append(f"{each.place.name}: {error}")
+            continue
+        new = {name: text for name, text in answers.items() if name not in texts and len(text) <= MOST_TEXT}
+        texts |= new
+        if new:
+            notes.append(f"{each.place.name}: read from its cells: {', '.join(sorted(new))}")
 
 
-def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytes:
-    with archive.open(entry) as file:
-        return at_most(file.read(most + 1), most)
+def _text(piece: Piece, most: int, problems: list[str]) -> str | None:
+    """The text of a file; None if it cannot be read, with a problem that says why."""
+    try:
+        return piece.read(most).decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        problems.append(f"{piece.place.name}: no text in UTF-8")
+    except UNREADABLE as error:
+        problems.append(f"{piece.place.name}: {error}")
+    return None
 
 
-def _attempts(text: str) -> dict[str, Counter]:
-    """The number of recorded verdicts of each kind for each exercise. Other lines are ignored."""
+def _time(record: str | None) -> datetime | None:
+    """The time that a record of submission holds; None without one."""
+    try:
+        return datetime.fromisoformat(json.loads(record or "")["time"]).astimezone()
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _attempts(text: str | None) -> tuple[dict[str, Counter], float]:
+    """The number of recorded verdicts of each kind for each exercise, and the minutes from the first to the last.
+
+    Other lines are ignored.
+    """
     found: dict[str, Counter] = {}
-    for line in text.splitlines():
+    times = []
+    for line in (text or "").splitlines():
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict) and isinstance(entry.get("key"), str) and isinstance(entry.get("kind"), str):
             found.setdefault(entry["key"][:100], Counter())[entry["kind"][:40]] += 1
-    return found
-
-
-def pack(path: Path, name: str = "") -> int:
-    """Write the kept kernels and their records to a .zip. Returns the number of kernels."""
-    folder = kept_kernels.folder()
-    if path.suffix.lower() != ".zip":
-        raise CourseError(f"{path}: wanted a name that ends with .zip")
-    names = sorted(entry.name for entry in os.scandir(folder)) if folder.is_dir() else []
-    kernels = [each for each in names if KERNEL_FILE.fullmatch(each)]
-    if not kernels:
-        raise CourseError(f"{folder}: wanted kernels to hand in, and none is kept there yet")
-    about = {"name": name, "course": course_version()}
-    files = {"submission.json": (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()}
-    for each in [*kernels, *(other for other in OTHERS if other in names)]:
-        try:
-            files[f"my_kernels/{each}"] = read_regular(folder / each, MOST_TEXT if each in kernels else MOST_RECORD)
-        except (OSError, ValueError) as error:
-            raise CourseError(f"{folder / each}: cannot be handed in: {error}") from None
-    write_zip(path, files)
-    return len(kernels)
+            with contextlib.suppress(ValueError, TypeError, OverflowError):
+                times.append(datetime.fromisoformat(entry.get("date")).timestamp())
+    return found, (max(times) - min(times)) / 60 if times else 0.0

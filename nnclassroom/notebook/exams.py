@@ -1,6 +1,7 @@
 """An examination: exercises from the instructor's file, on operations that need not be in the package.
 
     title = "Midterm"
+    minutes = 90                        # from the first answer on; may be left out
 
     [[operation]]                       # see nnclassroom/exercises/exam_operations.py
     …
@@ -15,15 +16,18 @@
         raise NotImplementedError
     '''
     sample = [{ arguments = [[1.0, 2.0, 3.0], 2], result = [1.5, 2.5] }]     # may be left out
+    answer = '''…'''                  # yours, which is judged when the examination is made; may be left out
+    choice = "means"                    # each variant has one of the exercises of this choice; may be left out
 
-questions() is what students get of it: everything but the references.
+questions() is what students get of it: everything but the references and your answers.
 """
 
 import ast
 import functools
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +35,12 @@ import numpy as np
 
 from nnclassroom.exercises import exam_operations, kept_kernels
 from nnclassroom.exercises.hints import Exercise
+from nnclassroom.judge.cases import KINDS, VALUES
 from nnclassroom.notebook import cuda_cell
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.operation import Operation
 
+OPTIONS = ("points", "question", "sample", "answer", "choice")  # of an exercise
 QUESTIONS = "exam.json"  # what students get, beside the notebook
 
 
@@ -48,6 +54,8 @@ class Question:
     points: float = 1.0
     question: str = ""
     sample: tuple[dict[str, Any], ...] = ()
+    answer: str = ""
+    choice: str = ""
 
     @property
     def key(self) -> str:
@@ -61,6 +69,24 @@ class Exam:
     title: str
     text: str
     questions: tuple[Question, ...]
+    minutes: float = 0.0
+
+    def variant(self, number: int) -> "Exam":
+        """The examination of a student: of each choice one exercise, another for each number from 1."""
+        choices = dict.fromkeys(each.choice for each in self.questions if each.choice)
+        chosen = [own[(number - 1) % len(own)] for own in map(self._of, choices)]
+        return replace(self, questions=tuple(each for each in self.questions if not each.choice or each in chosen))
+
+    def asked(self, answered: Collection[str]) -> set[str]:
+        """The keys of the exercises that a student was asked, who answered those: of each choice the one answered."""
+        keys = {each.key for each in self.questions if not each.choice}
+        for choice in {each.choice for each in self.questions if each.choice}:
+            own = [each.key for each in self._of(choice)]
+            keys.add(next((key for key in own if key in answered), own[0]))
+        return keys
+
+    def _of(self, choice: str) -> list[Question]:
+        return [each for each in self.questions if each.choice == choice]
 
     @property
     def exercises(self) -> tuple[Exercise, ...]:
@@ -77,18 +103,18 @@ def read(path: Path) -> Exam:
     try:
         exam_operations.operations_of(text)
         found = tuple(_question(entry, text) for entry in exam_operations.entries(text, "exercise"))
-        title = exam_operations.title_of(text) or path.stem
+        title, minutes = exam_operations.title_of(text) or path.stem, exam_operations.minutes_of(text)
     except CourseError as error:
         raise CourseError(f"{path}: {error}") from None
     keys = [question.key for question in found]
     if not keys or len(set(keys)) < len(keys):
         raise CourseError(f"{path}: wanted [[exercise]] tables, each operation and kernel once")
-    return Exam(title, text, found)
+    return Exam(title, text, found, minutes)
 
 
 def _question(entry: dict[str, Any], text: str) -> Question:
     what = f"exercise {entry.get('operation')} ({entry.get('kernel')})"
-    exam_operations.texts_in(entry, ("operation", "kernel", "stub"), ("points", "question", "sample"), what)
+    exam_operations.texts_in(entry, ("operation", "kernel", "stub"), OPTIONS, what)
     operation = exam_operations.find(entry["operation"], text)
     if not entry["kernel"].isidentifier():
         raise CourseError(f"{what}: wanted a kernel's name of letters, digits and _")
@@ -103,8 +129,43 @@ def _question(entry: dict[str, Any], text: str) -> Question:
         if not fits or len(each["arguments"]) != count:
             raise CourseError(f"{what}: wanted a sample as {{ arguments = [… {count} of them …], result = … }}")
         _refuse_wrong_sample(operation, each, what)
-    question = str(entry.get("question", "")).strip()
-    return Question(operation.name, entry["kernel"], entry["stub"].strip("\n"), float(points), question, tuple(sample))
+    for key in ("question", "answer", "choice"):
+        if not isinstance(entry.get(key, ""), str):
+            raise CourseError(f"{what}: wanted {key} as text; got {entry[key]!r}")
+    question, answer = entry.get("question", "").strip(), entry.get("answer", "").strip("\n")
+    about = (float(points), question, tuple(sample), answer, entry.get("choice", "").strip())
+    return Question(operation.name, entry["kernel"], entry["stub"].strip("\n"), *about)
+
+
+def refuse_wrong_answers(given: Exam) -> list[str]:
+    """Judge the file's own answers, and raise CourseError for one that is not right.
+
+    Returns a line for each that cannot be judged on this machine.
+    """
+    said = []
+    for each in given.questions:
+        if not each.answer:
+            continue
+        launch, text = None, each.answer + "\n"
+        if is_cuda(each.kernel):
+            line = launch_line(replace(each, stub=each.answer if each.answer.startswith("%%cuda") else each.stub))
+            operation = exam_operations.find(each.operation, given.text)
+            launch = cuda_cell.launch_options(operation, cuda_cell.parsed(line))
+            text = text.partition("\n")[2] if text.startswith("%%cuda") else text
+        verdict = kept_kernels.check(each.operation, each.kernel, text, launch, definitions=given.text)
+        if verdict.kind == "cannot be checked":
+            said.append(f"{each.key}: its answer is not judged here: {verdict.line}")
+        elif not verdict:
+            raise CourseError(f"{each.key}: the file's own answer is not right: {verdict.line.splitlines()[0]}")
+    return said
+
+
+def tried(operation: Operation) -> str:
+    """What values an answer is tried on, for the student's page."""
+    kinds = [kind for name in operation.trial.edge_cases for kind in KINDS[name]]
+    if not kinds:
+        return "Ordinary numbers are tried: no infinities, no NaN, none very large."
+    return f"Besides ordinary numbers are tried: {', '.join(dict.fromkeys(VALUES[kind] for kind in kinds))}."
 
 
 def launch_line(question: Question) -> str:
@@ -166,12 +227,18 @@ def questions(given: Exam) -> str:
             {"operation": each.operation, "kernel": each.kernel, **about, "sample": list(each.sample)}
             | {"stub": each.stub, "question": each.question, "points": each.points}
         )
-    return json.dumps({"title": given.title, "exercise": entries}, indent=1, ensure_ascii=False) + "\n"
+    about = {"title": given.title, "minutes": given.minutes, "exercise": entries}
+    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
 
 
 def is_cuda(kernel: str) -> bool:
     """Whether a kernel of this name is written in CUDA C."""
     return kernel not in kept_kernels.PYTHON_DEVICES
+
+
+def minutes(text: str) -> float:
+    """The minutes in the text that questions() made; 0 without a limit."""
+    return float(json.loads(text).get("minutes", 0))
 
 
 @functools.lru_cache(maxsize=4)

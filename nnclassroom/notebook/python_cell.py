@@ -14,10 +14,15 @@ def text_of(function: Callable, name: str) -> str:
     Raises CourseError if there is no readable `def`.
     """
     try:
-        lines = textwrap.dedent(inspect.getsource(function)).splitlines()
-        node = ast.parse("\n".join(lines)).body[0]
+        return text_of_source(inspect.getsource(function), name)
     except (OSError, TypeError, SyntaxError):
         raise CourseError(f"{name}: wanted a function whose text can be read: write it in a cell, with def") from None
+
+
+def text_of_source(source: str, name: str) -> str:
+    """The same for the text of a function with its decorators. SyntaxError if it is no Python."""
+    lines = textwrap.dedent(source).splitlines()
+    node = ast.parse("\n".join(lines)).body[0]
     if not isinstance(node, ast.FunctionDef):
         raise CourseError(f"{name}: wanted a function made with def below @exercise")
     first = node.lineno - 1

@@ -5,10 +5,13 @@
     @exercise("running_mean", kernel="numpy")       %%cuda running_mean naive --block 256
     def running_mean(x, k):                         extern "C" __global__ void running_mean(…) { … }
 
-An answer of the right form is kept in my_kernels/, right or wrong: it is judged when it is marked.
+An answer of the right form is kept in my_kernels/ beside exam.json, right or wrong: it is judged when it is marked. The
+first one starts the clock, where there is a limit.
 """
 
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomic
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
+FOLDER = "my_kernels"  # beside the questions, apart from the course's kernels
 LIMIT = 60.0  # seconds for the form and the examples
 
 
@@ -36,48 +40,71 @@ def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable]:
     except (OSError, UnicodeDecodeError):
         raise CourseError(f"{file}: wanted the examination's questions; start the notebook in its own folder") from None
     exams.asked(text)
+    folder = Path(file).absolute().parent / FOLDER
 
     def exercise(operation: str, kernel: str) -> Callable:
         exams.question(text, operation, kernel)
         refuse_unknown("a kernel", kernel, kept_kernels.PYTHON_DEVICES)
 
         def answer(function: Callable) -> Callable:
-            print(keep(text, operation, kernel, python_cell.text_of(function, operation)))
+            print(keep(folder, text, operation, kernel, python_cell.text_of(function, operation)))
             return function
 
         return answer
 
     def cell(line: str, body: str) -> None:
         options = cuda_cell.parsed(line)
-        print(keep(text, options.operation, options.kernel, f"// %%cuda {line.strip()}\n{body}", line))
+        print(keep(folder, text, options.operation, options.kernel, f"// %%cuda {line.strip()}\n{body}", line))
 
     if notebook := running_ipython():
         notebook.get_ipython().register_magic_function(cell, "cell", "cuda")
     return exercise
 
 
-def keep(questions: str, name: str, kernel: str, text: str, line: str = "") -> str:
-    """Keep an answer if its form is right. Returns a line that says so. `line` is the first line of a %%cuda cell."""
+def keep(folder: Path, questions: str, name: str, kernel: str, text: str, line: str = "") -> str:
+    """Keep an answer in the folder if its form is right. Returns lines that say so, and the time that is left.
+
+    line: the first line of a %%cuda cell.
+    """
     asked = exams.question(questions, name, kernel)
     operation = _operation(asked)
     launch = cuda_cell.launch_options(operation, cuda_cell.parsed(line)) if line else None
-    title, path = f"{name} ({kernel})", kept_kernels.folder() / kept_kernels.file_name(operation, kernel, launch)
+    title, path = f"{name} ({kernel})", folder / kept_kernels.file_name(operation, kernel, launch)
     if (cuda_cell if launch else python_cell).is_empty(text):
         return f"○ {title}: open."
+    clock = _clock(folder, exams.minutes(questions))
     stays = " Your earlier answer stays." if path.exists() else ""
     try:
         fault = worker.call(examined, questions, name, kernel, text, launch, seconds=LIMIT)
     except CourseError as error:
-        return f"✗ {title}: {error}. Not kept.{stays}"
+        kept_kernels.note(folder, f"{name}.{kernel}", "not kept")
+        return f"✗ {title}: {error}. Not kept.{stays}{clock}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CourseError(f"{path.parent}: cannot be made: {reason_of(error)}") from None
     write_atomically(path, lambda new: new.write_text(text, "utf-8"))
+    kept_kernels.note(folder, f"{name}.{kernel}", "kept")
     if fault:
-        return f"✗ {title}: {fault}. Kept as {path.name} all the same."
+        return f"✗ {title}: {fault}. Kept as {path.name} all the same.{clock}"
     said = "of the right form, and the examples come out" if asked["sample"] else "of the right form"
-    return f"✓ {title}: {said}. Kept as {path.name}; it is judged later."
+    return f"✓ {title}: {said}. Kept as {path.name}; it is judged later.{clock}"
+
+
+def _clock(folder: Path, minutes: float) -> str:
+    """The time that is left since the first answer, as a line of its own; "" without a limit."""
+    if not minutes:
+        return ""
+    try:
+        record = json.loads((folder / kept_kernels.ATTEMPTS).read_text("utf-8").partition("\n")[0])
+        start = datetime.fromisoformat(record["date"])
+    except (OSError, ValueError, KeyError, TypeError):
+        start = datetime.now(UTC)  # this is the first answer
+    left = minutes - (datetime.now(UTC) - start).total_seconds() / 60
+    began = f"{start.astimezone():%H:%M}"
+    if left < 0:
+        return f"\nYou began at {began}: the {minutes:g} minutes were over {-left:.0f} minutes ago; the record says so."
+    return f"\nYou began at {began}: {left:.0f} of {minutes:g} minutes are left."
 
 
 def examined(questions: str, name: str, kernel: str, text: str, launch: dict | None) -> str:

@@ -1,0 +1,49 @@
+"""`nncourse nbval`: run notebooks of this course from top to bottom, as a test in your own CI does."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+LIMIT = 300  # seconds for a cell
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("notebooks", nargs="*", metavar="02", help="by number or name (default: all)")
+    parser.add_argument("--solve", default="", metavar="all", help="with these exercises solved: sigmoid, or all")
+
+
+def run(options: Namespace) -> int:
+    """Run copies of the notebooks, without outputs and without anybody's kept kernels, through pytest and nbval."""
+    import os
+    import subprocess
+    import sys
+    import tempfile
+    from importlib.util import find_spec
+
+    from nnclassroom.handing_out import handout
+    from nncourse import language
+    from nncourse.errors import CourseError
+
+    chosen = _named(handout.notebooks(language.COURSE, language.current()), options.notebooks)
+    if not find_spec("nbval"):
+        raise CourseError("wanted pytest and nbval here: `make setup` installs them, elsewhere `pip install nbval`")
+    with tempfile.TemporaryDirectory(prefix="nncourse-nbval-") as made:
+        for path in chosen:
+            (Path(made) / path.name).write_bytes(handout.clean(path.read_bytes(), path.name))
+        # This environment's kernel comes before those of the user's; nothing of a clone's own pytest is taken.
+        kept = {"NNCOURSE_MY_KERNELS": str(Path(made) / "no_kernels")}
+        environment = os.environ | kept | {"JUPYTER_PATH": str(Path(sys.prefix) / "share" / "jupyter")}
+        if options.solve:
+            environment |= {"NNCOURSE_SOLVE": options.solve, "NNCOURSE_STRICT": "1"}
+        plain = ["-p", "no:cacheprovider", "--rootdir", made, "-c", os.devnull]
+        nbval = ["--nbval-lax", "--nbval-cell-timeout", str(LIMIT)]
+        return subprocess.run([sys.executable, "-m", "pytest", made, *plain, *nbval], env=environment).returncode
+
+
+def _named(paths: list[Path], words: list[str]) -> list[Path]:
+    """The notebooks with these numbers or names; all without any."""
+    from nncourse.errors import refuse_unknown
+
+    names = {path: (path.stem.partition("_")[0], path.stem) for path in paths}
+    for word in words:
+        refuse_unknown("a notebook", word, [name for own in names.values() for name in own])
+    return [path for path in paths if not words or set(words) & set(names[path])]

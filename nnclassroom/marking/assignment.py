@@ -1,0 +1,59 @@
+"""A week's homework: which exercises are marked, when they are due, and what a late hand-in loses."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nnclassroom.exercises.hints import Exercise
+from nncourse.errors import CourseError, refuse_unknown
+
+DAY = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When an assignment is due, and the per cent of the points that each day begun after it costs."""
+
+    due: datetime | None = None
+    late: float = 0.0
+
+    def days_late(self, time: datetime | None) -> int:
+        """The days begun between the deadline and a hand-in; 0 in time, and where either time is unknown."""
+        if self.due is None or time is None:
+            return 0
+        return max(0, math.ceil((time - self.due).total_seconds() / DAY))
+
+    def share(self, days: int) -> float:
+        """The share of the points that is left after so many days."""
+        return max(0.0, 1 - days * self.late / 100)
+
+
+def deadline(due: str, late: float) -> Deadline:
+    """The deadline that the command line names, as 2026-12-01T23:59 in this machine's time zone or with one of its own.
+
+    Raises CourseError for another form, and for a late rule without a deadline.
+    """
+    if not 0 <= late <= 100:
+        raise CourseError(f"wanted --late as per cent of the points, from 0 to 100; got {late:g}")
+    if not due:
+        if late:
+            raise CourseError("wanted --due beside --late, as 2026-12-01T23:59; got none")
+        return Deadline()
+    try:
+        return Deadline(datetime.fromisoformat(due).astimezone(), late)
+    except (ValueError, OverflowError):
+        raise CourseError(f"wanted --due as 2026-12-01T23:59; got {due!r}") from None
+
+
+def chosen(exercises: Sequence[Exercise], only: str) -> tuple[Exercise, ...]:
+    """The exercises that `only` names, or all: `02,03` are notebooks by number, `sigmoid.numpy` is one exercise.
+
+    Raises CourseError for a name of neither.
+    """
+    words = [word.strip() for word in only.split(",") if word.strip()]
+    names = {each: (each.notebook.partition("_")[0], each.notebook, each.key) for each in exercises}
+    known = dict.fromkeys(name for column in zip(*names.values(), strict=True) for name in column)
+    for word in words:
+        refuse_unknown("a notebook's number or an exercise", word, known)
+    return tuple(each for each in exercises if not words or set(words) & set(names[each]))

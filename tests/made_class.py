@@ -1,0 +1,182 @@
+"""A made class of 70 hand-ins of every form, some of them copies, and what is to be said of each."""
+
+import io
+import json
+import random
+import re
+import tarfile
+import tomllib
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+
+import nbformat
+from nbformat import v4
+
+from nnclassroom.exercises.hints import Exercise
+from nnclassroom.marking.grade import file_of
+from nnclassroom.notebook.exams import is_cuda
+
+TESTS = Path(__file__).resolve().parent
+COPIED = "dense_forward.tiled.cu"  # a long kernel, which three students copy from ordinary_00
+EARLY, IN_TIME, LATE = (f"2026-{day}T08:00:00+00:00" for day in ("11-01", "12-01", "12-02"))
+# Entries of which nothing can be read, and the reason.
+UNREAD = {
+    "rara.rar": "rara.rar is not read: wanted a .zip",
+    "rarb": "hand in.rar is not read",
+    "empty": "nothing in it",
+    "words.docx": "words.docx is not read",
+    "broken.zip": "cannot be read",
+    "escapes.zip": "a path out of the archive",
+    "linked.tar.gz": "is a link or a device",
+    "two_folders.zip": "one folder of kernels",
+    "blank.ipynb": "no filled-in exercise",
+    "damaged.ipynb": "is no notebook",
+    "report_only": "report.pdf is not read",
+}
+# Entries that are read, with something to say.
+SAID = {
+    "beatriz.ipynb": "beatriz.ipynb: read from its cells",
+    "notebooks": "02_activations.ipynb: read from its cells",
+    "zipped_notebooks.zip": "read from its cells",
+    "renamed": "sigmoid(1).numpy.py is read as sigmoid.numpy.py",
+    "texts": "sigmoid.numpy.py.txt is read as sigmoid.numpy.py",
+    "twice": "of 2 hand-ins second.zip counts",
+    "latin": "softmax.numpy.py: no text in UTF-8",
+    "huge": "softmax.numpy.py: longer than 256 KB",
+    "misspelt": "did you mean sigmoid.numpy.py?",
+}
+
+
+def right_answers() -> dict[str, list[str]]:
+    """The right answers of the tests, by the name of their file."""
+    found = defaultdict(list)
+    for path in [*sorted(TESTS.glob("exercises/*.toml")), *sorted(TESTS.glob("answers/right_*.toml"))]:
+        for kind, entries in tomllib.loads(path.read_text("utf-8")).items():
+            for each in entries if kind != "wrong" else ():
+                cuda = is_cuda(each["kernel"])
+                head = f"// %%cuda {each.get('line', '{operation} {kernel}'.format(**each))}\n" if cuda else ""
+                name = f"{each['operation']}.{each['kernel']}.{'cu' if cuda else 'py'}"
+                found[name].append(head + each["text"].lstrip("\n"))
+    return found
+
+
+def zipped(files: dict[str, str | bytes]) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return held.getvalue()
+
+
+def tarred(files: dict[str, str], link: str = "") -> bytes:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w:gz") as archive:
+        for name, text in files.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(text.encode())
+            archive.addfile(about, io.BytesIO(text.encode()))
+        if link:
+            about = tarfile.TarInfo("neuron.loops.py")
+            about.type, about.linkname = tarfile.SYMTYPE, link
+            archive.addfile(about)
+    return held.getvalue()
+
+
+def packed(kernels: dict[str, str], time: str = IN_TIME) -> bytes:
+    """As `nncourse submit` packs them."""
+    inside = {f"my_kernels/{name}": text for name, text in kernels.items()}
+    return zipped({"submission.json": json.dumps({"name": "", "time": time}), **inside})
+
+
+def notebook(kernels: dict[str, str]) -> bytes:
+    """A notebook with these answers in its cells."""
+    cells = [v4.new_markdown_cell("# Answers"), v4.new_code_cell("import numpy as np")]
+    for name, text in kernels.items():
+        operation, kernel, ending = name.split(".")
+        if ending == "cu":
+            cells.append(v4.new_code_cell(text.removeprefix("// ")))
+        else:
+            cells.append(v4.new_code_cell(f'@exercise("{operation}", kernel="{kernel}")\n{text}'))
+    return nbformat.writes(v4.new_notebook(cells=cells)).encode()
+
+
+def copies(text: str) -> dict[str, str]:
+    """The ways in which a kernel is copied."""
+    names = dict.fromkeys(re.findall(r"\b(?:int|float) (\w+) =", text))
+    renamed = text
+    for name in names:
+        renamed = re.sub(rf"\b{name}\b", f"{name}_mine", renamed)
+    dead = re.sub(r"(\n +)(?=(?:int|float) \w+ =)", r"\1int unused_ = 0;\1", text, count=1)
+    lines = text.splitlines(keepends=True)
+    declared = [re.match(r" +(?:int|float) (\w+) = [^;]*;\s*(?://.*)?$", line) for line in lines]
+    first = next(
+        n
+        for n, (one, two) in enumerate(zip(declared, declared[1:], strict=False))
+        if one and two and not re.search(rf"\b{one[1]}\b", lines[n + 1])
+    )
+    lines[first : first + 2] = reversed(lines[first : first + 2])
+    return {"copy_names": renamed, "copy_dead": dead, "copy_order": "".join(lines)}
+
+
+def make(folder: Path, exercises: list[Exercise]) -> None:
+    """Write the class's 70 entries into a folder."""
+    pool, rng = right_answers(), random.Random(31)
+    wanted = [file_of(each) for each in exercises]
+
+    def answers() -> dict[str, str]:
+        """A student's, of which some are missing."""
+        return {name: rng.choice(pool[name]) for name in wanted if rng.random() < 0.9}
+
+    honest = answers() | {COPIED: pool[COPIED][0]}
+    entries: dict[str, bytes | dict[str, bytes | str]] = {"ordinary_00": honest}
+    for name, text in copies(honest[COPIED]).items():
+        entries[name] = {"sigmoid.numpy.py": pool["sigmoid.numpy.py"][0], COPIED: text}
+    for number in range(1, 14):
+        entries[f"ordinary_{number:02}"] = {f"my_kernels/{name}": text for name, text in answers().items()}
+    for number in range(10):
+        entries[f"zip_{number:02}.zip"] = packed(answers(), LATE if number == 0 else IN_TIME)
+    for number in range(6):
+        entries[f"tar_{number:02}.tar.gz"] = tarred({f"./my_kernels/{n}": text for n, text in answers().items()})
+    for number in range(8):
+        entries[f"Moodle {number}_{1000 + number}_assignsubmission_file_"] = {"hand in.zip": packed(answers())}
+    for number in range(8):
+        entries[f"canvas{'abcdefgh'[number]}_{2000 + number}_{9000 + number}_kernels.zip"] = packed(answers())
+    blank = "def relu(z):\n    raise NotImplementedError  # your code here\n"
+    sigmoid = pool["sigmoid.numpy.py"][0]
+    entries |= {
+        "rara.rar": b"Rar!\x1a\x07",
+        "rarb": {"hand in.rar": b"Rar!\x1a\x07"},
+        "empty": {},
+        "words.docx": b"PK\x03\x04 words",
+        "broken.zip": packed(honest)[:100],
+        "escapes.zip": zipped({"../../sigmoid.numpy.py": sigmoid}),
+        "linked.tar.gz": tarred({"sigmoid.numpy.py": sigmoid}, "/etc/passwd"),
+        "two_folders.zip": zipped({"a/sigmoid.numpy.py": sigmoid, "b/sigmoid.numpy.py": sigmoid}),
+        "blank.ipynb": notebook({"relu.numpy.py": blank}),
+        "damaged.ipynb": b'{"cells": [',
+        "report_only": {"report.pdf": b"%PDF-1.7"},
+        "beatriz.ipynb": notebook(answers() | {"sigmoid.numpy.py": sigmoid}),
+        "notebooks": {
+            "02_activations.ipynb": notebook({"sigmoid.numpy.py": sigmoid}),
+            "03b.ipynb": notebook(answers()),
+        },
+        "zipped_notebooks.zip": zipped({"my/02.ipynb": notebook({"sigmoid.numpy.py": sigmoid})}),
+        "renamed": {"sigmoid(1).numpy.py": sigmoid},
+        "texts": {"sigmoid.numpy.py.txt": sigmoid},
+        "twice": {
+            "second.zip": packed({"sigmoid.numpy.py": sigmoid}),
+            "a.zip": packed({}, "2026-11-01T08:00:00+00:00"),
+        },
+        "latin": {"sigmoid.numpy.py": sigmoid, "softmax.numpy.py": "# ñ".encode("latin-1")},
+        "huge": {"sigmoid.numpy.py": sigmoid, "softmax.numpy.py": "#" * (300 << 10)},
+        "misspelt": {"sigmoid.numpy.py": sigmoid, "sigmoyd.numpy.py": sigmoid},
+        "macos.zip": zipped({"my_kernels/sigmoid.numpy.py": sigmoid, "__MACOSX/my_kernels/._sigmoid.numpy.py": "x"}),
+    }
+    for entry, content in entries.items():
+        for name, held in content.items() if isinstance(content, dict) else [("", content)]:
+            path = folder / entry / name if name else folder / entry
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(held.encode() if isinstance(held, str) else held)
+        if isinstance(content, dict):
+            (folder / entry).mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,140 @@
+"""A week's homework: some exercises, a deadline, the class's list, and what a learning platform reads back."""
+
+import csv
+import json
+import zipfile
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from nnclassroom.commands import main
+from nnclassroom.exercises.hints import exercises
+from nnclassroom.marking import assignment, roster
+from nncourse.errors import CourseError
+
+SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
+MOODLE = """\ufeffIdentifier,Full name,Email address,Status,Grade,Maximum grade,Feedback comments
+Participant 12345,Ada Lovelace,ada@example.org,Submitted,,8.00,
+Participant 12346,José Núñez,jose@example.org,Submitted,,8.00,
+Participant 12347,Grace Hopper,grace@example.org,No submission,,8.00,
+"""
+CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Week 1 (77)
+    Points Possible,,,,,10
+"Lovelace, Ada",501,s1,ada,A,3
+"Hopper, Grace",502,s2,grace,A,
+"""
+
+
+def read(path: Path) -> list[dict]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def hand_in(path: Path, time: str = "", text: str = SIGMOID) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("my_kernels/sigmoid.numpy.py", text)
+        made.writestr("submission.json", json.dumps({"time": time}))
+
+
+def mark(folder: Path, *options: str) -> list[dict]:
+    command = ["grade", str(folder / "group"), "--out", str(folder / "marks.csv"), "--no-sandbox", "--seed", "1"]
+    assert main([*command, *options]) == 0
+    return read(folder / "marks.csv")
+
+
+@pytest.mark.parametrize(
+    ("only", "notebooks", "count"),
+    [("02", {"02_activations"}, 5), ("03,03b_dense_on_the_gpu", {"03_dense_layers", "03b_dense_on_the_gpu"}, 8)],
+)
+def test_notebooks_are_chosen_by_number_or_name(only, notebooks, count):
+    found = assignment.chosen(exercises(), only)
+    assert {each.notebook for each in found} == notebooks and len(found) == count
+    assert len(assignment.chosen(exercises(), "")) == len(exercises())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--only", "2"], "a notebook's number or an exercise"),
+        (["--due", "tomorrow"], "2026-12-01T23:59"),
+        (["--late", "10"], "wanted --due beside --late"),
+        (["--due", "2026-12-01", "--late", "120"], "from 0 to 100"),
+        (["--roster", "none.csv"], "none.csv"),
+    ],
+)
+def test_a_mistake_in_an_assignment_is_one_line(options, said, tmp_path, capsys):
+    hand_in(tmp_path / "group/ada.zip")
+    assert main(["grade", str(tmp_path / "group"), "--out", str(tmp_path / "m.csv"), *options]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_each_day_begun_after_the_deadline_costs_its_share():
+    rule = assignment.deadline("2026-12-01T23:59+00:00", 25)
+    times = ["2026-12-01T23:59+00:00", "2026-12-02T00:00+00:00", "2026-12-03T00:00+00:00", "2026-12-09T00:00+00:00"]
+    days = [rule.days_late(datetime.fromisoformat(time)) for time in times]
+    assert days == [0, 1, 2, 8] and [rule.share(each) for each in days] == [1, 0.75, 0.5, 0]
+    assert rule.days_late(None) == 0
+
+
+def test_a_week_of_homework_with_moodles_list(tmp_path, capsys):
+    hand_in(tmp_path / "group/Ada Lovelace_12345_assignsubmission_file_/x.zip", "2026-12-01T12:00+00:00")
+    hand_in(tmp_path / "group/José Núñez_12346_assignsubmission_file_/x.zip", "2026-12-02T12:00+00:00")
+    (tmp_path / "class.csv").write_text(MOODLE, "utf-8")
+    due = ["--due", "2026-12-01T23:59+00:00", "--late", "10"]
+    rows = mark(tmp_path, "--only", "02", *due, "--roster", str(tmp_path / "class.csv"))
+    assert {row["notebook"] for row in rows} == {"02_activations"} and len(rows) == 3 * 5
+    totals = {row["student"]: row for row in read(tmp_path / "marks_by_student.csv")}
+    assert set(totals) == {"Ada Lovelace", "José Núñez", "Grace Hopper"}
+    assert [totals[name]["points"] for name in totals] == ["1", "0", "0.9"] and totals["José Núñez"]["days late"] == "1"
+    back = read(tmp_path / "marks_roster.csv")
+    assert list(back[0]) == MOODLE.lstrip("\ufeff").partition("\n")[0].split(",")
+    assert [(row["Identifier"][-5:], row["Grade"], row["Maximum grade"]) for row in back] == [
+        ("12345", "1", "8.00"), ("12346", "0.9", "8.00"), ("12347", "", "8.00"),
+    ]  # fmt: skip
+    with zipfile.ZipFile(tmp_path / "marks_feedback.zip") as archive:
+        pages = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert set(pages) == {
+        f"{name}_{number}_assignsubmission_file_feedback.html"
+        for name, number in (("Ada Lovelace", 12345), ("José Núñez", 12346), ("Grace Hopper", 12347))
+    }
+    late = pages["José Núñez_12346_assignsubmission_file_feedback.html"]
+    assert "0.9 of 8 points" in late and "1 day late" in late and "neuron" not in late
+    said = capsys.readouterr().out
+    assert "nothing came from Grace Hopper" in said and "2 of 3 students have points, in the column Grade" in said
+
+
+def test_canvas_gets_its_own_columns_and_names_back(tmp_path):
+    hand_in(tmp_path / "group/lovelaceada_LATE_501_9001_ada.zip")
+    hand_in(tmp_path / "group/grace.zip")
+    hand_in(tmp_path / "group/mallory.zip")
+    (tmp_path / "class.csv").write_text(CANVAS, "utf-8")
+    listed = ["--roster", str(tmp_path / "class.csv"), "--column", "Week 1 (77)"]
+    rows = mark(tmp_path, "--only", "sigmoid.numpy", *listed)
+    assert {row["student"] for row in rows} == {"Lovelace, Ada", "Hopper, Grace", "mallory"}
+    back = read(tmp_path / "marks_roster.csv")
+    assert list(back[0]) == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Week 1 (77)"]
+    assert [row["Week 1 (77)"] for row in back] == ["1", "1", "1"] and back[0]["Student"].strip() == "Points Possible"
+    with zipfile.ZipFile(tmp_path / "marks_feedback.zip") as archive:
+        assert "lovelaceada_501_9001_feedback.html" in archive.namelist()
+    totals = {row["student"]: row["problems"] for row in read(tmp_path / "marks_by_student.csv")}
+    assert "not in class.csv" in totals["mallory"] and not totals["Hopper, Grace"]
+
+
+def test_two_people_of_one_name_stay_two():
+    found = roster.students(["Jo Li_1_assignsubmission_file_", "Jo Li_2_assignsubmission_file_", "Jo Ko"], None)
+    assert [name for name, _ in found.values()] == ["Jo Li (1)", "Jo Li (2)", "Jo Ko"]
+
+
+def test_names_are_found_in_any_order_and_without_accents(tmp_path):
+    path = tmp_path / "class.csv"
+    path.write_text("nombre;apellidos;usuario\nJosé;Núñez Gil;jng7\nAna;Gil;ag1\nAna;Gil;ag2\n", "utf-8")
+    listed = roster.read(path)
+    found = roster.students(["nunez gil jose", "JNG7", "Ana Gil", "ag2", "eve"], listed)
+    assert [row for _, row in found.values()] == [0, 0, None, 2, None]
+    assert found["ag2"][0] == "Ana Gil (ag2)"
+    path.write_text("points\n3\n", "utf-8")
+    with pytest.raises(CourseError, match="a column with names"):
+        roster.read(path)

@@ -1,0 +1,162 @@
+"""What students hand in, in whatever form: every entry is read, or has a reason why it is not."""
+
+import io
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import v4
+
+from nnclassroom.exercises.hints import exercises
+from nnclassroom.marking import pieces, submission
+from nnclassroom.marking.grade import file_of
+
+KNOWN = frozenset(map(file_of, exercises()))
+SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
+NEURON = "def neuron(x, w, b):\n    for i in range(len(x)):\n        b = b + w[i] * x[i]\n    return b\n"
+CUDA = 'extern "C" __global__ void sigmoid(const float* z, float* a, int n) {\n    a[0] = z[0];\n}\n'
+EMPTY = 'extern "C" __global__ void relu(float* z) {\n    // your code here\n}\n'
+BLANK = "def relu(z):\n    raise NotImplementedError  # your code here: about 1 line\n"
+BLANK_CELL = v4.new_code_cell(f'@exercise("relu", kernel="numpy")\n{BLANK}')
+
+
+def notebook() -> bytes:
+    cells = [
+        v4.new_markdown_cell("# Activations"),
+        v4.new_code_cell("%matplotlib inline\nimport numpy as np"),
+        v4.new_code_cell(f'@exercise("sigmoid", kernel="numpy")\n{SIGMOID}\nsigmoid(np.zeros(3))'),
+        BLANK_CELL,
+        v4.new_code_cell(f"%%cuda sigmoid naive --block 64\n{CUDA}"),
+        v4.new_code_cell(f"%%cuda relu naive\n{EMPTY}"),
+        v4.new_code_cell("this is (no Python"),
+    ]
+    return nbformat.writes(v4.new_notebook(cells=cells)).encode()
+
+
+def archive(files: dict[str, bytes | str]) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as made:
+        for name, content in files.items():
+            made.writestr(name, content)
+    return held.getvalue()
+
+
+def tar(files: dict[str, bytes | str], link: str = "") -> bytes:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w:gz") as made:
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            made.addfile(about, io.BytesIO(data))
+        if link:
+            about = tarfile.TarInfo("my_kernels/link.numpy.py")
+            about.type, about.linkname = tarfile.SYMTYPE, link
+            made.addfile(about)
+    return held.getvalue()
+
+
+def packed(text: str, time: str) -> bytes:
+    return archive({"submission.json": json.dumps({"time": time}), "my_kernels/sigmoid.numpy.py": text})
+
+
+def put(folder: Path, files: dict[str, bytes | str]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+READ = {
+    "a folder of kernels": ({"ada/sigmoid.numpy.py": SIGMOID}, ""),
+    "a folder with my_kernels": ({"ada/my_kernels/sigmoid.numpy.py": SIGMOID, "ada/b/sigmoid.numpy.py": "no"}, ""),
+    "a .zip": ({"ada.zip": archive({"sigmoid.numpy.py": SIGMOID})}, ""),
+    "a .tar.gz": ({"ada.tar.gz": tar({"./my_kernels/sigmoid.numpy.py": SIGMOID})}, ""),
+    "a .tgz in a folder": ({"ada/hand in.tgz": tar({"sigmoid.numpy.py": SIGMOID})}, ""),
+    "a notebook": ({"ada.ipynb": notebook()}, "read from its cells"),
+    "a folder of notebooks": ({"ada/02.ipynb": notebook()}, "02.ipynb: read from its cells"),
+    "a .zip of notebooks": ({"ada.zip": archive({"my/02.ipynb": notebook()})}, "sigmoid.naive.cu, sigmoid.numpy.py"),
+    "a second download": ({"ada/sigmoid(1).numpy.py": SIGMOID}, "sigmoid(1).numpy.py is read as sigmoid.numpy.py"),
+    "an editor's name": ({"ada/sigmoid.numpy.py.txt": SIGMOID}, "is read as sigmoid.numpy.py"),
+    "a capital letter": ({"ada/Sigmoid.numpy.py": SIGMOID}, "is read as sigmoid.numpy.py"),
+}
+
+
+@pytest.mark.parametrize("form", READ)
+def test_what_is_read(form, tmp_path):
+    files, note = READ[form]
+    (found,) = submission.find([put(tmp_path / "group", files)], KNOWN)
+    assert found.student == "ada" and "np.exp(-z)" in found.texts["sigmoid.numpy.py"]
+    assert not found.problems and (any(note in each for each in found.notes) if note else not found.notes)
+    assert set(found.texts) <= {"sigmoid.numpy.py", "sigmoid.naive.cu"}
+    if "sigmoid.naive.cu" in found.texts:
+        assert found.texts["sigmoid.naive.cu"] == f"// %%cuda sigmoid naive --block 64\n{CUDA}"
+
+
+UNREAD = {
+    "a .rar": ({"ada.rar": b"Rar!"}, "ada.rar is not read: wanted a .zip"),
+    "a .rar in a folder": ({"ada/my.rar": b"Rar!"}, "my.rar is not read"),
+    "words": ({"ada.txt": "done!"}, "ada.txt is not read"),
+    "an empty folder": ({"ada/.keep": ""}, "nothing in it"),
+    "other files": ({"ada/report.pdf": b"%PDF", "ada/a.png": b"x"}, "report.pdf is not read"),
+    "a blank notebook": ({"ada.ipynb": nbformat.writes(v4.new_notebook(cells=[BLANK_CELL]))}, "no filled-in"),
+    "a damaged notebook": ({"ada.ipynb": b"{"}, "ada.ipynb: is no notebook"),
+    "a .tar.gz with a link": ({"ada.tgz": tar({"sigmoid.numpy.py": SIGMOID}, "/etc/passwd")}, "is a link"),
+    "a .tar.gz out of itself": ({"ada.tgz": tar({"../sigmoid.numpy.py": SIGMOID})}, "a path out of the archive"),
+    "no .tar.gz": ({"ada.tar.gz": b"\x1f\x8b no"}, "cannot be read"),
+    "a .zip cut short": ({"ada.zip": archive({"sigmoid.numpy.py": SIGMOID})[:40]}, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("form", UNREAD)
+def test_what_is_not_read_has_its_reason(form, tmp_path):
+    files, reason = UNREAD[form]
+    (found,) = submission.find([put(tmp_path / "group", files)], KNOWN)
+    assert found.student == "ada" and not found.texts
+    assert reason in found.problems[0]
+
+
+def test_a_name_close_to_an_exercise_is_said(tmp_path):
+    (found,) = submission.find([put(tmp_path / "group", {"ada/sigmoyd.numpy.py": SIGMOID})], KNOWN)
+    assert found.notes == ("sigmoyd.numpy.py is no exercise here; did you mean sigmoid.numpy.py?",)
+
+
+def test_a_renamed_kernel_does_not_replace_the_right_one(tmp_path):
+    files = {"ada/sigmoid.numpy.py": SIGMOID, "ada/sigmoid(1).numpy.py": "older"}
+    (found,) = submission.find([put(tmp_path / "group", files)], KNOWN)
+    assert found.texts == {"sigmoid.numpy.py": SIGMOID}
+    assert found.problems == ("sigmoid(1).numpy.py: not read, since there is sigmoid.numpy.py",)
+
+
+def test_a_kept_kernel_counts_before_the_cell_of_a_notebook(tmp_path):
+    files = {"ada/my_kernels/sigmoid.numpy.py": "kept\n", "ada/notebooks/02.ipynb": notebook()}
+    (found,) = submission.find([put(tmp_path / "group", files)], KNOWN)
+    assert found.texts["sigmoid.numpy.py"] == "kept\n" and "sigmoid.naive.cu" in found.texts
+
+
+def test_of_two_hand_ins_the_newest_by_its_record_counts(tmp_path):
+    old, new = packed("old", "2026-11-02T12:00:00+00:00"), packed("new", "2026-11-02T13:30:00+02:00")
+    group = put(tmp_path / "group", {"ada/1.zip": old, "ada/2.zip": new, "bob.zip": new, "bob.tar.gz": tar({"x": ""})})
+    ada, bob = submission.find([group], KNOWN)
+    assert ada.texts == {"sigmoid.numpy.py": "old"} and ada.replaced == 0  # 12:00 in London, 11:30
+    assert "of 2 hand-ins 1.zip counts" in ada.notes[0] and "by its record" in ada.notes[0]
+    assert bob.texts == {"sigmoid.numpy.py": "new"} and bob.replaced == 1
+    assert any("bob.tar.gz: not read" in note for note in bob.notes)
+
+
+def test_somebodys_kernel_at_the_top_hides_no_class(tmp_path):
+    group = put(tmp_path / "group", {"sigmoid.numpy.py": SIGMOID, "ada/neuron.loops.py": NEURON, "bob.rar": b"Rar!"})
+    found = {each.student: each for each in submission.find([group], KNOWN)}
+    assert set(found) == {"ada", "bob", "sigmoid.numpy"} and found["sigmoid.numpy"].problems
+    assert found["ada"].texts == {"neuron.loops.py": NEURON}
+
+
+def test_a_bomb_of_a_tar_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(pieces, "MOST_UNPACKED", 1 << 20)
+    group = put(tmp_path / "group", {"ada.tar.gz": tar({"zeros.bin": bytes(8 << 20), "sigmoid.numpy.py": SIGMOID})})
+    (found,) = submission.find([group], KNOWN)
+    assert "more than 1 MB" in found.problems[0] and not found.texts

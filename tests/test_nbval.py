@@ -1,0 +1,43 @@
+"""nncourse nbval: notebooks run from top to bottom, from wherever the course lies."""
+
+from pathlib import Path
+
+import pytest
+from nbformat import v4
+
+from nnclassroom.commands import main
+from nnclassroom.handing_out.handout import to_bytes
+from nncourse import language
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch) -> Path:
+    """A course of two notebooks, of which the second one's only cell raises an error."""
+    for name, text in (("01_one", "import os\nassert 'SEEN' not in os.environ"), ("02_two", "raise KeyError(1)")):
+        path = tmp_path / "notebooks" / f"{name}.ipynb"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(to_bytes(v4.new_notebook(cells=[v4.new_code_cell(text)])))
+    monkeypatch.setattr(language, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_a_notebook_that_fails_fails_the_command(course, capfd):
+    before = {path: path.read_bytes() for path in course.rglob("*") if path.is_file()}
+    assert main(["nbval", "01"]) == 0
+    assert "1 passed" in capfd.readouterr().out
+    assert main(["nbval"]) == 1
+    assert "1 failed, 1 passed" in capfd.readouterr().out
+    assert {path: path.read_bytes() for path in course.rglob("*") if path.is_file()} == before
+
+
+def test_a_notebook_that_is_not_there_is_said_in_one_line(course, capsys):
+    assert main(["nbval", "03"]) == 2
+    error = capsys.readouterr().err
+    assert "wanted a notebook, one of 01, 01_one, 02, 02_two; got '03'" in error and error.count("\n") == 1
+
+
+@pytest.mark.full
+def test_a_notebook_of_the_course_runs_open_and_solved(capfd):
+    assert main(["nbval", "01"]) == 0
+    assert main(["nbval", "01_neurons", "--solve", "all"]) == 0
+    assert "failed" not in capfd.readouterr().out
