@@ -492,7 +492,9 @@ def test_conda_users_get_the_same_names_and_bounds_and_the_same_cupy():
     environment = read_yaml("environment.yml")
     conda = requirements_by_name(text for text in environment["dependencies"] if isinstance(text, str))
     project = PYPROJECT["project"]
-    wanted = requirements_by_name(project["dependencies"] + PYPROJECT["build-system"]["requires"] + EXTRAS["lab"] + EXTRAS["test"])
+    wanted = requirements_by_name(
+        project["dependencies"] + PYPROJECT["build-system"]["requires"] + EXTRAS["lab"] + EXTRAS["test"]
+    )
     wanted["python"] = Requirement("python" + project["requires-python"]).specifier
     wanted["playwright-python"] = wanted.pop("playwright")  # its name on conda-forge
     wanted["lazy_loader"] = wanted.pop("lazy-loader")

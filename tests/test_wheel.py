@@ -1,4 +1,4 @@
-"""The course without a clone: from the wheel alone, in an empty environment, and with the oldest packages that it takes."""
+"""The course without a clone: the wheel alone in an empty environment, and with the oldest packages that it takes."""
 
 import os
 import re

@@ -25,6 +25,7 @@ COMMANDS = {
     "report": "one HTML page to hand in: progress, kernels, speedup, results",
     "experiment": "the thesis's experiment: on a CPU, on one GPU and on several",
     "submit": "pack your kept kernels in one file to hand in",
+    "take": "keep here what you have packed on another machine",
     "update": "bring a new hand-out into your copy; your own work stays",
     "handout": "for instructors: one .zip for students",
     "grade": "for instructors: mark what a class handed in",

@@ -151,8 +151,11 @@ def keep(
     launch: dict | None = None,
     seconds: float | None = None,
     sizes: str = "",
+    date: str = "",
 ) -> float | None:
     """Keep the text of a kernel that check() found to be right, and the seconds of a call on arguments of these sizes.
+
+    date: of the answer, as the record has it; by default now.
 
     Returns the seconds of another text whose place it takes, if that was clearly faster on this machine.
     """
@@ -161,7 +164,7 @@ def keep(
     on_gpu = (launch or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available()
     entry = {
         "hash": hashlib.sha256(text.encode()).hexdigest(),
-        "date": stamp,
+        "date": date or stamp,
         "machine": devices.describe("gpu" if on_gpu else "cpu"),
     }
     entry |= {"seconds": seconds, "sizes": sizes} | ({"launch": launch} if launch else {})
@@ -193,13 +196,19 @@ def progress() -> dict[str, dict]:
     path = folder() / "progress.json"
     if not os.path.lexists(path):
         return {}
-    try:
-        record = json.loads(read_text(path, MOST_RECORD))
-    except (ValueError, RecursionError):
-        record = None
-    if not (isinstance(record, dict) and all(map(_is_sound, record.values()))):
+    record = record_in(read_text(path, MOST_RECORD))
+    if record is None:
         raise CourseError(f"{path}: wanted the record of your kernels, but it is damaged: delete it and run them again")
     return record
+
+
+def record_in(text: str) -> dict[str, dict] | None:
+    """The record in the text of a progress.json; None if that is damaged."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and all(map(_is_sound, record.values())) else None
 
 
 def _is_sound(entry) -> bool:
