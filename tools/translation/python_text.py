@@ -4,6 +4,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -299,15 +300,13 @@ def names_in(texts: Iterable[str]) -> frozenset[str]:
     keys: set[str] = set()
     elsewhere: set[str] = set()
     for text in texts:
-        tree = parsed(text).tree
-        names |= {each for node in ast.walk(tree) for each in _names_at(node)}
-        own = [
-            key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys if key and _is_text(key)
-        ]
-        values = [key.value for key in own]
-        names |= {value for value in values if values.count(value) > 1}
+        nodes = list(ast.walk(parsed(text).tree))
+        names |= {each for node in nodes for each in _names_at(node)}
+        own = {key for node in nodes if isinstance(node, ast.Dict) for key in node.keys if key and _is_text(key)}
+        values = Counter(key.value for key in own)
+        names |= {value for value, times in values.items() if times > 1}
         keys.update(values)
-        elsewhere |= {node.value for node in ast.walk(tree) if _is_text(node) and node not in own}
+        elsewhere |= {node.value for node in nodes if _is_text(node) and node not in own}
     return frozenset(names | keys & elsewhere)
 
 
