@@ -79,7 +79,7 @@ def write(path: Path, language: str, entries: Iterable[Entry], translations: Ite
     for entry in entries:
         for said in by_text.get(entry.text, ()):
             places = [*entry.places[:MOST_PLACES], *(["…"] if len(entry.places) > MOST_PLACES else [])]
-            message = catalogue.add(
+            catalogue.add(
                 entry.text,
                 said.string,
                 auto_comments=[*places, *([WAS + said.was] if said.fuzzy and said.was else [])],
@@ -87,7 +87,6 @@ def write(path: Path, language: str, entries: Iterable[Entry], translations: Ite
                 flags=["fuzzy"] if said.fuzzy else [],
                 context=said.context,
             )
-            message.flags -= {"python-format", "python-brace-format"}  # Babel guesses
     _save(path, language, catalogue)
 
 
@@ -103,6 +102,8 @@ def say_again(path: Path, language: str, new: Mapping[Key, str]) -> None:
 
 def _save(path: Path, language: str, catalogue: Catalog) -> None:
     """Without the comments #| of gettext, which Babel breaks into lines that msgfmt refuses."""
+    for message in catalogue:
+        message.flags -= {"python-format", "python-brace-format"}  # Babel guesses
     file = BytesIO()
     write_po(file, catalogue, width=WIDTH, omit_header=True)
     path.parent.mkdir(parents=True, exist_ok=True)
