@@ -15,14 +15,14 @@ from .words import Words
 # Arguments and calls whose strings are read by people, even a single word.
 SHOWN_ARGUMENTS = {
     *("title", "suptitle", "xlabel", "ylabel", "zlabel", "label", "description", "tooltip", "alt", "caption", "help"),
-    *("placeholder", "epilog", "words"),
+    *("placeholder", "epilog", "words", "metavar"),
 }
 SHOWN_BY = {
     *("print", "text", "annotate", "suptitle", "title", "xlabel", "ylabel", "legend", "CourseError", "UserError"),
     *("refuse_unknown", "refuse_unwritable"),
     *("set_title", "set_xlabel", "set_ylabel", "set_label", "figtext", "set_xticklabels", "set_yticklabels"),
 }
-NAMES_IN = {"kernel", "loc", "dest", "choices", "metavar", "default", "key", "dtype", "mode", "encoding"}
+NAMES_IN = {"kernel", "loc", "dest", "choices", "default", "key", "dtype", "mode", "encoding"}
 # Calls whose strings are names of things or patterns, whatever they look like.
 NAMED_BY = {
     *("hint", "solution", "find", "choose", "load", "generate", "exercise", "make_network", "compile", "fullmatch"),
