@@ -2,7 +2,9 @@
 
 import ast
 import fnmatch
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import nbformat
@@ -16,7 +18,6 @@ from tools.translation import (
     markdown,
     notebooks,
     package,
-    pseudo,
     python_text,
     sources,
     stamp,
@@ -114,11 +115,6 @@ def test_of_a_row_of_measurements_the_name_is_a_unit():
     assert units.replaced(text, found, lambda unit: "2 GPU").startswith("| 2 GPU | 1.5 ms | 3.0× |\n| tiled |")
 
 
-@pytest.mark.parametrize(("shown", "bare"), [("⟦all⟧ mean", "mean"), ("db mean of D⟧ 3 ✓", "3 ✓"), ("3 ⟦cut", "3")])
-def test_a_text_without_one_of_its_brackets_is_cut_off(shown, bare):
-    assert pseudo.without_brackets(f"one\n{shown}").split("\n")[1].strip() == bare
-
-
 def translated_c(source: str, said: dict[str, str]) -> str:
     found = cuda_text.units(source)
     assert [unit.text for unit in found] == list(said)
@@ -213,7 +209,7 @@ def test_a_changed_sentence_becomes_fuzzy_and_status_names_it(tmp_path, capsys):
     assert f"untranslated: first, paragraph: {changed!r}" in capsys.readouterr().out
     commands.update(root, "es")
     (said,) = (said for said in catalogue.read(root / "locale/es/01_neurons.po", "es") if said.text == changed)
-    assert said.fuzzy and said.string == NOTEBOOK[SENTENCE] and said.previous == SENTENCE
+    assert said.fuzzy and said.string == NOTEBOOK[SENTENCE] and said.was == SENTENCE
     assert commands.status(root, "es", ["01_neurons"]) == 1
     assert f"fuzzy: first, paragraph: {changed!r}" in capsys.readouterr().out
 
@@ -265,11 +261,29 @@ def test_the_tables_of_words_toml_are_for_files_that_are_there(all_sources):
     assert [pattern for pattern in sorted(patterns) if not fnmatch.filter(files, pattern)] == []
 
 
-def test_write_translates_and_leaves_english_where_nothing_is_said(tmp_path):
+@pytest.mark.skipif(not shutil.which("msgfmt"), reason="needs gettext's msgfmt")
+def test_msgfmt_takes_a_catalogue_with_fuzzy_paragraphs(tmp_path):
+    """Each paragraph of a notebook has changed in a word, so that all are fuzzy with the English they were."""
+    root = small_course(tmp_path)
+    shutil.copyfile(ROOT / "notebooks" / "01_neurons.ipynb", root / "notebooks" / "01_neurons.ipynb")
+    (root / "locale" / "es").mkdir()
+    path = root / "locale" / "es" / "01_neurons.po"
+    shutil.copyfile(ROOT / "locale" / "es" / "01_neurons.po", path)
+    changed = (root / "notebooks" / "01_neurons.ipynb").read_text("utf-8").replace(" the ", " its ")
+    (root / "notebooks" / "01_neurons.ipynb").write_text(changed, "utf-8")
+    commands.update(root, "es")
+    assert sum(said.fuzzy and bool(said.was) for said in catalogue.read(path, "es")) > 20
+    told = subprocess.run(["msgfmt", "-o", os.devnull, str(path)], capture_output=True, text=True)
+    assert told.returncode == 0 and not told.stderr
+
+
+def test_write_translates_and_tells_what_stays_english(tmp_path, capsys):
     root = small_course(tmp_path)
     commands.update(root, "es")
     translate(root, "01_neurons", {SENTENCE: "Suma.", "it is {x} now": "ahora es {x}"})
     assert commands.write(root, "es") == 0
+    told = capsys.readouterr().out
+    assert "texts stay English" in told and "notebooks/01_neurons.ipynb, second: 'one of them'" in told
     first, second = nbformat.read(root / "notebooks/es/01_neurons.ipynb", as_version=4).cells
     assert first.source == "Suma."
     switch = 'import os\n\nos.environ["NNCOURSE_LANG"] = "es"\nimport nncourse\n\n'
@@ -331,6 +345,63 @@ def test_what_is_generated_is_made_anew_only_when_something_has_changed(tmp_path
     assert stamp.is_new(root, "es")
     small_course(root, "Another sentence.")  # in a notebook, which the package's stamp does not count
     assert not stamp.is_new(root, "es")
+
+
+def test_a_changed_catalogue_stops_no_command_and_changed_code_does(tmp_path):
+    root = small_course(tmp_path)
+    commands.update(root, "es")
+    commands.write(root, "es")
+    language = stamp.module(root)
+    assert language["folder_of"]("es") == root / "nncourse" / "languages" / "es"
+    translate(root, "01_neurons", NOTEBOOK)
+    assert not stamp.is_new(root, "es") and language["folder_of"]("es")
+    (root / "nncourse" / "words.py").write_text("told = None\n")
+    with pytest.raises(ImportError, match="older than its sources: run python tools/translate.py write es"):
+        language["folder_of"]("es")
+    with pytest.raises(ImportError, match="NNCOURSE_LANG=xx: wanted one of en, es; got 'xx'"):
+        language["folder_of"]("xx")
+
+
+def test_one_notebook_is_written_alone(tmp_path, capsys):
+    root = small_course(tmp_path)
+    commands.update(root, "es")
+    commands.write(root, "es")
+    translate(root, "01_neurons", NOTEBOOK)
+    translate(root, "nncourse", {"wanted {n} of them; got none": "se piden {n}"})
+    assert commands.write(root, "es", ["01_neurons"]) == 0
+    assert NOTEBOOK[SENTENCE] in (root / "notebooks/es/01_neurons.ipynb").read_text("utf-8")
+    words_py = root / "nncourse/languages/es/nncourse/words.py"
+    assert "wanted {n}" in words_py.read_text("utf-8")
+    assert commands.write(root, "es", ["nncourse"]) == 0 and "se piden {n}" in words_py.read_text("utf-8")
+    assert commands.write(root, "es", ["01_neuron"]) == 1 and "got 01_neuron" in capsys.readouterr().out
+
+
+def test_a_notebook_that_was_edited_is_read_back(tmp_path, capsys):
+    root = small_course(tmp_path)
+    commands.update(root, "es")
+    translate(root, "01_neurons", NOTEBOOK)
+    commands.write(root, "es")
+    path = root / "notebooks/es/01_neurons.ipynb"
+    new = {SENTENCE: "Suma lo que le llega.\n\nDespués decide.", "one of them": "una", "it is {x} now": "hoy: {x}"}
+    edited = nbformat.read(path, as_version=4)
+    for cell in edited.cells:
+        for english, said in NOTEBOOK.items():
+            cell.source = cell.source.replace(said, new[english])
+    nbformat.write(edited, path)
+    assert commands.read(root, "es", ["01_neurons"]) == 0
+    said = {said.text: said.string for said in catalogue.read(root / "locale/es/01_neurons.po", "es")}
+    assert said == new
+    before = path.read_text("utf-8")
+    commands.write(root, "es", ["01_neurons"])
+    assert path.read_text("utf-8") == before
+    path.write_text(before.replace("hoy: {x}", "hoy").replace("Suma", "Junta"), "utf-8")
+    assert commands.read(root, "es", ["01_neurons"]) == 1  # a hole is lost: that one is refused
+    said = {said.text: said.string for said in catalogue.read(root / "locale/es/01_neurons.po", "es")}
+    assert said["it is {x} now"] == "hoy: {x}" and said[SENTENCE].startswith("Junta")
+    path.write_text(before.replace("x = 1", "x = 2"), "utf-8")
+    capsys.readouterr()
+    assert commands.read(root, "es", ["01_neurons"]) == 1
+    assert "cell second: more than its words has changed" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")

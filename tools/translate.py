@@ -2,10 +2,10 @@
 
     python tools/translate.py update es    the catalogues anew: what is new is empty, what changed is fuzzy
     python tools/translate.py status es    what is missing or wrong, by catalogue; exit status 1 if anything is
-    python tools/translate.py write es     notebooks/es and nncourse/languages/es; never edit these
+    python tools/translate.py write es     notebooks/es and nncourse/languages/es, which are not kept in git
+    python tools/translate.py read es 01_neurons    what was changed in notebooks/es, back into the catalogues
 
-Catalogues can be named after the language: then `update` and `status` look at these alone. `write pseudo` needs no
-catalogue: it brackets each text, so that one sees which are missing.
+`update`, `status` and `write` take the names of catalogues too: `write es 01_neurons` writes one notebook.
 """
 
 import argparse
@@ -15,22 +15,22 @@ from pathlib import Path
 from translation import commands, stamp
 
 ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = {"update": commands.update, "status": commands.status, "write": commands.write, "read": commands.read}
 
 
 def main(arguments: list[str]) -> int:
     """Run one command; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("command", choices=("update", "status", "write"))
-    parser.add_argument("language", help="such as es; pseudo, which brackets every text, for write")
-    parser.add_argument("catalogue", nargs="*", help="such as 01_neurons (default: all)")
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("language", help="such as es")
+    parser.add_argument("catalogue", nargs="*", help="such as 01_neurons (default: all, but for read)")
     parser.add_argument("--if-old", action="store_true", help="write only if anything it is made from has changed")
     options = parser.parse_args(arguments)
-    if options.command == "write":
-        if options.if_old and stamp.is_new(ROOT, options.language):
-            return 0
-        return commands.write(ROOT, options.language)
-    known = commands.update if options.command == "update" else commands.status
-    return known(ROOT, options.language, options.catalogue)
+    if options.command == "read" and not options.catalogue:
+        parser.error("read wants names of notebooks, such as 01_neurons")
+    if options.if_old and stamp.is_new(ROOT, options.language):
+        return 0
+    return COMMANDS[options.command](ROOT, options.language, options.catalogue)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from babel.messages.pofile import read_po, write_po
 WIDTH = 100
 ALIKE = 0.6  # a text that is so much like one that is gone, is that one, changed
 MOST_PLACES = 3
+WAS = "was: "  # in a comment, before the English of a fuzzy translation
 NAME = re.compile(r"([\w/]+(?:[._/]+\w+)+/?)")  # of a file, or of code: kernels/dense.cu, self.name
 HOLE, CODE = re.compile(r"(\{[^{}]*\})"), re.compile(r"(`[^`]+`)")
 HEADER = """\
@@ -46,7 +47,7 @@ class Said:
     string: str
     fuzzy: bool
     notes: tuple[str, ...] = ()  # the translator's
-    previous: str = ""
+    was: str = ""  # the English that a fuzzy translation translates
 
     def allows(self, what: str) -> bool:
         """Whether a note of the translator says that this may differ: "differs: code"."""
@@ -60,16 +61,13 @@ def read(path: Path, language: str) -> list[Said]:
     """The translations of a .po file, in order; none if there is no such file."""
     if not path.exists():
         return []
-    catalogue = read_po(BytesIO(path.read_bytes()), locale=None if language == "pseudo" else language)
-    return [_said(message) for message in catalogue if message.id]
+    return [_said(message) for message in read_po(BytesIO(path.read_bytes()), locale=language) if message.id]
 
 
 def _said(message: Message) -> Said:
     notes = [note for note in message.user_comments if note and not note.startswith("|")]
-    old = " ".join(note[1:].strip() for note in message.user_comments if note.startswith("|"))
-    quoted = re.findall(r'"((?:[^"\\]|\\.)*)"', old)
-    previous = re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], "".join(quoted))
-    return Said(message.id, message.context, message.string or "", message.fuzzy, tuple(notes), previous)
+    was = " ".join(message.auto_comments).partition(WAS)[2] if message.fuzzy else ""
+    return Said(message.id, message.context, message.string or "", message.fuzzy, tuple(notes), was)
 
 
 def write(path: Path, language: str, entries: Iterable[Entry], translations: Iterable[Said]) -> None:
@@ -80,18 +78,34 @@ def write(path: Path, language: str, entries: Iterable[Entry], translations: Ite
     catalogue = Catalog(charset="utf-8")
     for entry in entries:
         for said in by_text.get(entry.text, ()):
-            message = catalogue.add(
+            places = [*entry.places[:MOST_PLACES], *(["…"] if len(entry.places) > MOST_PLACES else [])]
+            catalogue.add(
                 entry.text,
                 said.string,
-                auto_comments=[*entry.places[:MOST_PLACES], *(["…"] if len(entry.places) > MOST_PLACES else [])],
+                auto_comments=[*places, *([WAS + said.was] if said.fuzzy and said.was else [])],
                 user_comments=said.notes,
                 flags=["fuzzy"] if said.fuzzy else [],
                 context=said.context,
             )
-            message.flags -= {"python-format", "python-brace-format"}  # Babel guesses
-            message.previous_id = [said.previous] if said.fuzzy and said.previous else []
+    _save(path, language, catalogue)
+
+
+def say_again(path: Path, language: str, new: Mapping[Key, str]) -> None:
+    """Put these translations into a .po file in the place of others; all else stays."""
+    catalogue = read_po(BytesIO(path.read_bytes()), locale=language)
+    for message in catalogue:
+        if (string := new.get((message.context, message.id))) is not None:
+            message.string = string
+            message.flags.discard("fuzzy")
+    _save(path, language, catalogue)
+
+
+def _save(path: Path, language: str, catalogue: Catalog) -> None:
+    """Without the comments #| of gettext, which Babel breaks into lines that msgfmt refuses."""
+    for message in catalogue:
+        message.flags -= {"python-format", "python-brace-format"}  # Babel guesses
     file = BytesIO()
-    write_po(file, catalogue, width=WIDTH, omit_header=True, include_previous=True)
+    write_po(file, catalogue, width=WIDTH, omit_header=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(HEADER.format(language=language) + file.getvalue().decode("utf-8").rstrip("\n") + "\n", "utf-8")
 
@@ -119,7 +133,7 @@ def _changed(text: str, gone: list[Said]) -> Said:
     gone.remove(old)
     if not old.fuzzy and (again := with_new_names(old, text)):
         return again
-    return Said(text, None, old.string, True, old.notes, old.previous if old.fuzzy and old.previous else old.text)
+    return Said(text, None, old.string, True, old.notes, old.was or old.text)
 
 
 def with_new_names(old: Said, text: str) -> Said | None:

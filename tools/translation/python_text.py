@@ -4,6 +4,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -14,14 +15,14 @@ from .words import Words
 # Arguments and calls whose strings are read by people, even a single word.
 SHOWN_ARGUMENTS = {
     *("title", "suptitle", "xlabel", "ylabel", "zlabel", "label", "description", "tooltip", "alt", "caption", "help"),
-    *("placeholder", "epilog", "words"),
+    *("placeholder", "epilog", "words", "metavar"),
 }
 SHOWN_BY = {
     *("print", "text", "annotate", "suptitle", "title", "xlabel", "ylabel", "legend", "CourseError", "UserError"),
     *("refuse_unknown", "refuse_unwritable"),
     *("set_title", "set_xlabel", "set_ylabel", "set_label", "figtext", "set_xticklabels", "set_yticklabels"),
 }
-NAMES_IN = {"kernel", "loc", "dest", "choices", "metavar", "default", "key", "dtype", "mode", "encoding"}
+NAMES_IN = {"kernel", "loc", "dest", "choices", "default", "key", "dtype", "mode", "encoding"}
 # Calls whose strings are names of things or patterns, whatever they look like.
 NAMED_BY = {
     *("hint", "solution", "find", "choose", "load", "generate", "exercise", "make_network", "compile", "fullmatch"),
@@ -299,15 +300,13 @@ def names_in(texts: Iterable[str]) -> frozenset[str]:
     keys: set[str] = set()
     elsewhere: set[str] = set()
     for text in texts:
-        tree = parsed(text).tree
-        names |= {each for node in ast.walk(tree) for each in _names_at(node)}
-        own = [
-            key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys if key and _is_text(key)
-        ]
-        values = [key.value for key in own]
-        names |= {value for value in values if values.count(value) > 1}
+        nodes = list(ast.walk(parsed(text).tree))
+        names |= {each for node in nodes for each in _names_at(node)}
+        own = {key for node in nodes if isinstance(node, ast.Dict) for key in node.keys if key and _is_text(key)}
+        values = Counter(key.value for key in own)
+        names |= {value for value, times in values.items() if times > 1}
         keys.update(values)
-        elsewhere |= {node.value for node in ast.walk(tree) if _is_text(node) and node not in own}
+        elsewhere |= {node.value for node in nodes if _is_text(node) and node not in own}
     return frozenset(names | keys & elsewhere)
 
 

@@ -1,10 +1,8 @@
 """All English sources: their units, and the catalogue of each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import nbformat
 
 from . import markdown, notebooks, package, python_text, words
 from .catalogue import Entry
@@ -31,36 +29,34 @@ class Source:
         return (self.catalogue, self.file, f"{self.file}#{unit.place}")
 
 
-def collect(root: Path) -> list[Source]:
-    """All sources, notebooks first."""
+def collect(root: Path, chosen: Sequence[str] = ()) -> list[Source]:
+    """All sources, notebooks first; or only those whose units are in the chosen catalogues."""
     tables = words.read(root / "locale" / "words.toml")
-    paths = package.files(root)
-    books = {path: nbformat.read(path, as_version=4) for path in sorted((root / "notebooks").glob("*.ipynb"))}
-    texts = [path.read_text("utf-8") for path in paths if path.suffix == ".py"]
+    packages = package.files(root)
+    books = {path: notebooks.read(path) for path in sorted((root / "notebooks").glob("*.ipynb"))}
+    texts = [path.read_text("utf-8") for path in packages if path.suffix == ".py"]
     texts += [text for book in books.values() for text in notebooks.python_cells(book)]
     names = python_text.names_in(texts)
+    documents = [path for pattern in DOCUMENTS for path in sorted(root.glob(pattern))]
+    where = {path: path.stem for path in books}
+    where |= {path: package.area(path.relative_to(root).as_posix()) for path in packages}
+    where |= dict.fromkeys(documents, "docs") | dict.fromkeys(root.glob(BOOK), "book")
     found = []
-    for path, book in books.items():
-        file = f"notebooks/{path.name}"
-        chosen = words.of_file(tables, file, names)
-        units = notebooks.units(book, chosen)
-        found.append(Source(path, file, path.stem, chosen, tuple(units)))
-    for path in paths:
-        file = path.relative_to(root).as_posix()
-        chosen = words.of_file(tables, file, names)
-        units = package.units(path, chosen)
-        found.append(Source(path, file, package.area(file), chosen, tuple(units)))
-    for pattern in DOCUMENTS:
-        for path in sorted(root.glob(pattern)):
+    for path, catalogue in where.items():
+        if not chosen or COMMON in chosen or catalogue in chosen:
             file = path.relative_to(root).as_posix()
-            text = path.read_text("utf-8")
-            units = [*markdown.units(text, measured=False), *markdown.units_in_code(text)]
-            found.append(Source(path, file, "docs", words.of_file(tables, file, names), tuple(units)))
-    if (root / BOOK).is_file():
-        chosen = words.of_file(tables, BOOK, names)
-        units = python_text.units((root / BOOK).read_text("utf-8"), chosen)
-        found.append(Source(root / BOOK, BOOK, "book", chosen, tuple(units)))
+            rules = words.of_file(tables, file, names)
+            units = notebooks.units(books[path], rules) if path in books else _units(path, catalogue, rules)
+            found.append(Source(path, file, catalogue, rules, tuple(units)))
     return found
+
+
+def _units(path: Path, catalogue: str, rules: Words) -> list[Unit]:
+    """The units of a file that is no notebook."""
+    if catalogue == "docs":
+        text = path.read_text("utf-8")
+        return [*markdown.units(text, measured=False), *markdown.units_in_code(text)]
+    return python_text.units(path.read_text("utf-8"), rules) if catalogue == "book" else package.units(path, rules)
 
 
 def entries(sources: Iterable[Source]) -> dict[str, list[Entry]]:

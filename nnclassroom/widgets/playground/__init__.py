@@ -18,7 +18,6 @@ import traitlets
 
 from nnclassroom.figures.described import Described
 from nnclassroom.widgets.playground.engine import (
-    DATA,
     MOST_LAYERS,
     MOST_NEURONS,
     Engine,
@@ -42,7 +41,7 @@ BATCHES = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 150, 200)
 SPEEDS = [(speed, f"{speed:g} epochs/s") for speed in (0.2, 1, 5, 20, 100)] + [(0, "fastest")]
 COST_WORDS = {"binary_cross_entropy": "binary cross-entropy", "categorical_cross_entropy": "categorical c.-e."}
 SMALL = {"data": "circles", "hidden": (3,), "noise": 0.08, "samples": 200, "learning_rate": 0.2}  # taste()
-SMALL_DATA_WORDS = {"circles": "rings", "moons": "moons"}
+DATA_WORDS = {"circles": "rings", "moons": "moons", "spirals": "spirals", "blobs": "blobs", "xor": "four corners"}
 
 
 class Playground(anywidget.AnyWidget):
@@ -135,7 +134,7 @@ def taste() -> Playground:
     settings = _checked(**SMALL)
     end_all()
     chosen = [
-        menu("data", "points", "Which points to tell apart", SMALL_DATA_WORDS.items()),
+        menu("data", "points", "Which points to tell apart", list(DATA_WORDS.items())[:2]),
         stepped("neurons", "neurons", "How many neurons the network has between input and output", 3, range(1, 9)),
         stepped("noise", "scatter of the points", "How far the points are scattered", settings.noise, _hundredths(30)),
     ]
@@ -177,7 +176,7 @@ def controls(now: Settings) -> list[dict[str, Any]]:
     names = [name for name, unit in ACTIVATIONS.items() if unit == "number"]
     own = "Take your own kept kernels where there are any"
     return [
-        menu("data", "data", "Points to tell apart", _same(DATA)),
+        menu("data", "data", "Points to tell apart", DATA_WORDS.items()),
         stepped("noise", "noise", "How far the points are scattered", now.noise, _hundredths(50)),
         stepped("samples", "samples", "3 in 10 are held out", now.samples, range(50, 1001, 50)),
         stepped("batch_size", "batch size", "Samples in each step; acts at once", now.batch_size, BATCHES),
