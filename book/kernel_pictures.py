@@ -10,7 +10,11 @@ from nnclassroom.figures.described import png
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import CudaKernel
 
-SIZES = {"one_sample": {"n_in": 64, "n_out": 64}}  # where a kernel is for no smaller ones
+SIZES = {  # where a kernel is for no smaller ones
+    "one_step": {"n_in": 64, "n_out": 64},
+    "one_sample": {"n_in": 64, "n_out": 64},
+    "whole_tiles": {"batch": 16, "n_in": 16, "n_out": 16},
+}
 
 
 @dataclass(frozen=True)

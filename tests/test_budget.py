@@ -14,7 +14,7 @@ from nncourse.kernels.contract import Formula
 from nncourse.kernels.kernel import CudaKernel
 
 pytestmark = pytest.mark.skipif(bool(emulate.why_not()), reason="no emulator")
-IDEAS = ("shared", "tiled", "tiles_1d", "tree", "shuffle")
+IDEAS = ("coalesced", "shared", "tiled", "tiles_1d", "tree", "shuffle")
 NAMED = [(blank.operation, blank.kernel) for blank in exercises() if blank.kernel in IDEAS]
 NAMED.remove(("all_reduce", "tree"))  # of a group, whose exchanges are counted
 NAMED += [("dense_forward", "tiles_2d"), ("confusion_matrix", "atomic")]

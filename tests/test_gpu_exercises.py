@@ -125,6 +125,7 @@ def test_recorded_steps_are_shown_as_they_were_measured(results):
 def test_it_can_be_measured(gpu):
     found = overheads.measure()
     assert found.keys() == overheads.MEASURES.keys()
+    assert overheads.measure("waits").keys() == overheads.WAITS.keys()
     json.dumps(found)
     assert all(min(row["without"], row["with"]) > 0 for row in found["lie"])
 
@@ -180,8 +181,10 @@ def test_what_was_recorded_of_sums_gradients_and_counting_is_shown(monkeypatch):
     gradients = recorded.weight_gradients().splitlines()
     assert [line.split()[0] for line in gradients[2:-1]] == ["swapped", "naive", "tiled", "cupy"]
     assert recorded.counting().count("\n") == 6
+    monkeypatch.setattr(overheads, "known", {"orders": {"W": 0.2, "W_t": 0.02}}.get)
+    assert [line.split()[-2:] for line in recorded.orders().splitlines()[1:3]] == [["200", "ms"], ["20", "ms"]]
     monkeypatch.setattr(overheads, "known", lambda name: None)
-    for text in (recorded.sums(), recorded.weight_gradients(), recorded.counting()):
+    for text in (recorded.sums(), recorded.weight_gradients(), recorded.orders(), recorded.counting()):
         assert "not recorded yet" in text and "\n" not in text
 
 

@@ -15,7 +15,7 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.widgets import playground as play
 from nnclassroom.widgets.playground import engine as playground_engine
 from nnclassroom.widgets.playground import loop as playground_loop
-from nnclassroom.widgets.playground import playground, still, taste
+from nnclassroom.widgets.playground import playground, still, taste, taste_still
 from nnclassroom.widgets.playground.engine import FEATURES, Engine, Settings, features_of
 from nnclassroom.widgets.playground.frames import GRID, as_bytes, frame, grid, scene, thinned
 from nnclassroom.widgets.playground.loop import Loop
@@ -242,6 +242,14 @@ def test_a_still_is_labelled_says_what_it_shows_and_is_on_the_page():
     assert "2-16-3-1" in described.words and "x2²" in described.words and "epoch 3" in described.words
     assert len(figure.axes[2].images) == 2 + 16 + 3 + 1  # of each neuron one
     assert png(figure) and fits_on_its_page(figure)
+
+
+def test_the_still_of_a_taste_has_its_order_and_its_words():
+    described = taste_still(epochs=3)
+    network, plane, costs = sorted(described.figure.axes, key=lambda axes: axes.get_position().x0)
+    assert network.images and "not seen" in plane.get_title() and costs.get_xlabel() == "round"
+    assert "round 3" in described.words and "epoch" not in described.words
+    assert fits_on_its_page(described.figure)
 
 
 # The thread and the widget

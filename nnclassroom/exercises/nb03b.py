@@ -1,19 +1,24 @@
 """Operations of the exercises of notebook 03b: steps towards `dense_forward` in tiles, one idea each.
 
-    add_bias      two axes of threads, and a guard for each
-    turn_round    shared memory: after a barrier a thread reads what another one has loaded
-    one_sample    shared memory that is refilled: two barriers in each step
+    add_bias           two axes of threads, and a guard for each
+    dense_transposed   weights that lie so that neighbouring threads read neighbouring ones
+    turn_round         shared memory: after a barrier a thread reads what another one has loaded
+    one_step           shared memory that a sum reads, filled once
+    one_sample         shared memory that is refilled: two barriers in each step
+    whole_tiles        two tiles, of sizes that need no guard
 
 No network calls them, and no backend has kernels for them.
 """
 
 import numpy as np
 
+from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Trial
 
 SOURCE = cuda_beside(__file__)
 PIECE = STEP = 64  # as in nb03b.cu
+TILE = 16
 
 add_bias = Operation(
     "add_bias",
@@ -30,6 +35,37 @@ def broadcast(A, b):
 
 
 add_bias.cuda_kernel("naive", SOURCE, block=(32, 8))
+
+
+def _as_rows(place, A, W_t, b):
+    n_in, n_out = W_t.shape
+    yield "W_t is read here as W was: neuron j has column j of W_t, not a row", A @ W_t.reshape(n_out, n_in).T + b
+
+
+dense_transposed = Operation(
+    "dense_transposed",
+    "Z = A W_t + b: a dense layer whose weights lie the other way, a column for each neuron",
+    contract="A (batch, n_in), W_t (n_in, n_out), b (n_out,) -> Z (batch, n_out)",
+    reference=lambda A, W_t, b: np.einsum("ik,kj->ij", A, W_t) + b,
+    flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
+    trial=Trial(
+        mistakes=_as_rows,
+        budgets={
+            "coalesced": Budget(
+                {"batch": 32, "n_in": 32, "n_out": 32},
+                tuple(Limit("sectors", "batch * n_in * n_out // 8", name) for name in ("A", "W_t")),
+            )
+        },
+    ),
+)
+
+
+@dense_transposed.kernel("numpy", device="cpu")
+def of_columns(A, W_t, b):
+    return A @ W_t + b
+
+
+dense_transposed.cuda_kernel("coalesced", SOURCE, block=(32, 8))
 
 
 def _by_places(x):
@@ -68,23 +104,67 @@ def _of_steps(n_in: int, n_out: int) -> dict[str, int]:
     return {"n_in": STEP * n_in, "n_out": STEP * n_out}
 
 
-one_sample = Operation(
+def _for_one_sample(name: str, said: str, steps: tuple[tuple[int, int], ...], most_steps: int) -> Operation:
+    """A layer for one sample, for sizes that are multiples of STEP: `steps` of them are checked, and random ones."""
+    return Operation(
+        name,
+        f"z = W x + b: a layer for one sample; {said}",
+        contract="x (n_in,), W (n_out, n_in), b (n_out,) -> z (n_out,)",
+        reference=lambda x, W, b: np.einsum("k,jk->j", x, W) + b,
+        flops=None,
+        trial=Trial(
+            sizes_to_check=tuple(_of_steps(*each) for each in steps),
+            draw_sizes=lambda rng: _of_steps(int(rng.integers(1, most_steps + 1)), int(rng.integers(1, 6))),
+            budgets={"shared": Budget(_of_steps(min(2, most_steps), 2), (Limit("reads", "n_in * n_out // 8", "x"),))},
+        ),
+    )
+
+
+one_step = _for_one_sample(
+    "one_step", f"n_in is {STEP}, n_out a multiple of it", ((1, 1), (1, 3), (1, 2), (1, 16)), most_steps=1
+)
+one_sample = _for_one_sample(
     "one_sample",
-    f"z = W x + b: a layer for one sample; n_in and n_out are multiples of {STEP}",
-    contract="x (n_in,), W (n_out, n_in), b (n_out,) -> z (n_out,)",
-    reference=lambda x, W, b: np.einsum("k,jk->j", x, W) + b,
-    flops=None,
-    trial=Trial(
-        sizes_to_check=tuple(_of_steps(*steps) for steps in ((1, 1), (2, 1), (1, 3), (3, 2), (5, 4), (16, 1), (1, 16))),
-        draw_sizes=lambda rng: _of_steps(*map(int, rng.integers(1, 6, 2))),
-        budgets={"shared": Budget(_of_steps(2, 2), (Limit("reads", "n_in * n_out // 8", "x"),))},
-    ),
+    f"n_in and n_out are multiples of {STEP}",
+    ((1, 1), (2, 1), (1, 3), (3, 2), (5, 4), (16, 1), (1, 16)),
+    most_steps=5,
 )
 
 
+@one_step.kernel("numpy", device="cpu")
 @one_sample.kernel("numpy", device="cpu")
 def product(x, W, b):
     return W @ x + b
 
 
+one_step.cuda_kernel("shared", SOURCE, block=STEP)
 one_sample.cuda_kernel("shared", SOURCE, block=STEP)
+
+
+def _of_tiles(*counts: int) -> dict[str, int]:
+    return {name: TILE * count for name, count in zip(("batch", "n_in", "n_out"), counts, strict=True)}
+
+
+whole_tiles = Operation(
+    "whole_tiles",
+    f"Z = A Wᵀ + b, where batch, n_in and n_out are multiples of {TILE}",
+    contract=dense_forward.contract,
+    reference=dense_forward.reference,
+    flops=None,
+    trial=Trial(
+        mistakes=dense_forward.trial.mistakes,
+        sizes_to_check=tuple(
+            _of_tiles(*counts) for counts in ((1, 1, 1), (1, 2, 1), (2, 1, 1), (1, 1, 2), (2, 3, 2), (3, 2, 1))
+        ),
+        draw_sizes=lambda rng: _of_tiles(*map(int, rng.integers(1, 4, 3))),
+        budgets={"tiled": dense_forward.trial.budgets["tiled"]},
+    ),
+)
+
+
+@whole_tiles.kernel("numpy", device="cpu")
+def of_tiles(A, W, b):
+    return A @ W.T + b
+
+
+whole_tiles.cuda_kernel("tiled", SOURCE, block=(TILE, TILE))

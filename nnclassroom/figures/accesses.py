@@ -12,13 +12,14 @@ from math import prod
 
 import numpy as np
 
+from cuda_on_cpu.requests import WARP, requests_of, sectors_of, spread
 from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nnclassroom import pages
 from nnclassroom.judge import check
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.kernel import CudaKernel
 
-WARP, SECTOR, BANKS = 32, 32, 32  # threads per warp; bytes per sector of global memory; banks of 4-byte words
+BANKS = 32  # of 4-byte words
 NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 GLOBAL_HEAD = ("global", "reads", "writes", "atomics", "outside", "sectors", "fewest", "efficiency")
 SHARED_HEAD = ("shared", "reads", "writes", "atomics", "outside", "bank conflicts")
@@ -59,6 +60,7 @@ class Accesses:
     title: str
     trace: Trace
     fault: str | None = None  # the fault of the kernel's result; None if it is right
+    arrays: tuple[str, ...] = ()  # the contract's names; a kernel may call its parameters otherwise
 
     @cached_property
     def counts(self) -> tuple[Count, ...]:
@@ -68,11 +70,13 @@ class Accesses:
     @cached_property
     def requests(self) -> np.ndarray:
         """For each access, the number of its request."""
-        return _requests(self.trace.accesses)
+        return requests_of(self.trace.accesses)
 
     def __getitem__(self, name: str) -> Count:
-        """The count of the array or shared variable of that name."""
+        """The count of the array or shared variable of that name, in the kernel or in the contract."""
         names = [count.memory.name for count in self.counts]
+        if name in self.arrays and name not in names:
+            return self.counts[self.arrays.index(name)]
         refuse_unknown("an array or a shared variable", name, names)
         return self.counts[names.index(name)]  # the first, if several functions have shared variables of this name
 
@@ -121,55 +125,11 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
         raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
     which = ", ".join(filter(None, (kernel.name, kernel.whose)))
     title = f"{operation.name} ({which}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
-    return Accesses(title, found[0], check.compare(operation, result, references, arguments))
+    fault = check.compare(operation, result, references, arguments)
+    return Accesses(title, found[0], fault, operation.cuda_arrays)
 
 
 # ---- counting
-
-
-def _numbered(*columns: np.ndarray) -> np.ndarray:
-    """A number for each row; equal rows have equal numbers."""
-    number = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        values, place = np.unique(column, return_inverse=True)
-        number = np.unique(number * len(values) + place, return_inverse=True)[1]
-    return number
-
-
-def _requests(rows: np.ndarray) -> np.ndarray:
-    """For each access, the number of its request.
-
-    A request consists of the k-th access by the same instruction to the same memory of all threads of a warp.
-    """
-    one_thread = _numbered(rows["block"], rows["thread"], rows["code"], rows["memory"])
-    order = np.argsort(one_thread, kind="stable")
-    starts = np.flatnonzero(np.diff(one_thread[order], prepend=-1))
-    occurrence = np.empty(len(rows), np.int64)
-    occurrence[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
-    return _numbered(rows["block"], rows["thread"] // WARP, rows["code"], rows["memory"], occurrence)
-
-
-def spread(first: np.ndarray, count: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Expand each row into `count` rows: first, first + 1, …, with the other columns repeated."""
-    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    return np.repeat(first, count) + within, *(np.repeat(other, count) for other in others)
-
-
-def _different(requests: np.ndarray, things: np.ndarray) -> np.ndarray:
-    """The number of different `things` in each request, indexed by the request's number."""
-    pairs = np.unique(np.stack([requests, things]), axis=1)
-    return np.bincount(pairs[0])
-
-
-def _sectors(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """For each row its request, numbered from 0; for each request the number of sectors touched, and the fewest that
-    could hold the same elements; and the number of the request with the largest ratio of the two.
-    """
-    request = np.unique(requests, return_inverse=True)[1]
-    cell, of = spread(rows["cell"], rows["cells"], request)
-    sectors = _different(of, cell * memory.itemsize // SECTOR)
-    fewest = -(-_different(of, cell) * memory.itemsize // SECTOR)
-    return request, sectors, fewest, int(np.argmax(sectors / fewest))
 
 
 def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
@@ -182,7 +142,7 @@ def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
         return count
     if memory.shared:
         return replace(count, requests=len(np.unique(requests)), conflicts=_bank_conflicts(memory, rows, requests))
-    request, sectors, fewest, place = _sectors(memory, rows, requests)
+    request, sectors, fewest, place = sectors_of(memory, rows, requests)
     worst = ""
     if sectors[place] > fewest[place]:
         row = rows[request == place][0]
@@ -199,7 +159,7 @@ def worst_request(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tup
     inside = ~rows["outside"]
     if memory.shared or not inside.any():
         return set(), ""
-    request, sectors, fewest, place = _sectors(memory, rows[inside], requests[inside])
+    request, sectors, fewest, place = sectors_of(memory, rows[inside], requests[inside])
     wasteful = rows[inside][request == place]
     (cells,) = spread(wasteful["cell"], wasteful["cells"])
     best = "the fewest" if sectors[place] == fewest[place] else f"{fewest[place]} would do"

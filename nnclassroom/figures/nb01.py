@@ -72,7 +72,7 @@ def plot_gates(learnt: Mapping[str, tuple[Sequence[int], np.ndarray]]) -> Descri
         axes.set_aspect("equal")
         wrong = int(sum(_side(CORNERS, weights[-1]) != np.array(targets)))
         said.append(f"{name}: the last line leaves {wrong} of 4 corners on the wrong side")
-    figure.suptitle("The last lines of each, the last one red (triangles: target 1)")
+    figure.suptitle("The last lines of each, the last one red (triangles: target 1; on a line the answer is 0)")
     return Described(figure, "; ".join(said) + ".")
 
 

@@ -5,10 +5,13 @@ figures.plot_row_major(3, 4)                                # a matrix, and the 
 figures.plot_gpu(132, 64)                                   # multiprocessors, warps, threads
 figures.plot_tile_steps(steps=3, tile=2)                    # which tiles a block multiplies in each step
 figures.plot_banks((16, 17))                                # the bank of each number of a tile
+figures.plot_in_flight(None, 3.4e-7, 4.2e12, "title")       # how fast a copy is, over the threads that wait
+figures.changed(kernel, "__syncthreads();", number=2)       # a kernel without its second barrier
 figures.plot_ladder({"naive": 0.28}, 5.1e13, 2 * 4096**3, "title")
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,17 +19,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nnclassroom.figures.common import INK, draw_cell, drawing, plot_roofline
+from nnclassroom.figures.common import INK, draw_cell, drawing, plot_lines, plot_roofline
 from nnclassroom.figures.described import Described
 from nnclassroom.figures.images import mosaic, plot_images
 from nnclassroom.formats import duration, times_as_fast
+from nncourse.errors import CourseError
+from nncourse.kernels.kernel import CudaKernel
 
 __all__ = [
     "Described",
+    "changed",
     "mosaic",
     "plot_banks",
     "plot_gpu",
     "plot_images",
+    "plot_in_flight",
     "plot_ladder",
     "plot_products",
     "plot_roofline",
@@ -145,6 +152,34 @@ def plot_banks(widths: Sequence[int]) -> Described:
     words = f"Tiles of {rows} rows; in each cell stands its bank, its number in the tile modulo {WARP}. A frame marks "
     words += "the column that a warp reads; red cells share the bank of its first number. The banks down that column. "
     return Described(figure, f"{words}{'. '.join(said)}.")
+
+
+def plot_in_flight(measured: Sequence[Mapping] | None, wait: float, roof: float, title: str) -> Described:
+    """Plot the rate of a copy over the number of threads: `measured` by waits.in_flight, and computed from one wait.
+
+    wait: seconds from asking memory for a number until it is there. roof: bytes a second that memory can deliver.
+    """
+    threads = np.array([1, 32, *(1 << power for power in range(10, 19))])
+    lines = {"computed from one wait": (threads, np.minimum(8 * threads / wait, roof) / 1e9)}
+    if measured:
+        points = [(each["threads"], each["bytes_a_second"] / 1e9) for each in measured]
+        lines["measured"] = tuple(np.array(points).T)
+    return plot_lines(lines, "threads", "GB/s, read and written", title)
+
+
+def changed(kernel: CudaKernel, part: str, other: str = "", number: int = 1) -> CudaKernel:
+    """The kernel with the number-th `part` of its function replaced by `other`, to see what that part is for.
+
+    Raises CourseError if its function has the part less often.
+    """
+    text = kernel.source.text
+    start = text.index(f"{kernel.entry}(")
+    for _ in range(number):
+        start = text.find(part, start + 1)
+    if not 0 <= start < text.index("\n}", text.index(f"{kernel.entry}(")):
+        raise CourseError(f"wanted a part of {kernel.entry} that is there {number} times; got {part}")
+    source = replace(kernel.source, text=text[:start] + other + text[start + len(part) :])
+    return replace(kernel, name=f"{kernel.name}, changed", source=source, plans={})
 
 
 def plot_ladder(seconds: Mapping[str, float], limit: float, flops: float, title: str) -> Described:

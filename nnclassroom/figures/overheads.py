@@ -1,7 +1,7 @@
 """Overheads of a GPU: launches, synchronisation, transfers; measured here, or recorded on another machine.
 
-known("launch")     measured on this machine's GPU; without one, as recorded by `python -m benchmarks.overheads`;
-                    None if nothing was recorded
+known("launch")     measured on this machine's GPU; without one, as recorded by `python -m benchmarks.overheads`,
+                    or `benchmarks.waits`; None if nothing was recorded
 recorded("gpu")     a whole file of benchmarks/results; {} if there is none
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 from nnclassroom import timing
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.nb08_to_10 import H200, Multiprocessor
+from nnclassroom.figures import waits
 from nnclassroom.judge.cases import random_case
 from nnclassroom.timing import anatomy
 from nnclassroom.timing.profiles import step_profile
@@ -84,10 +85,11 @@ def recorded_where(name: str, part: str = "") -> str:
 
 @functools.cache
 def known(what: str):
-    """The result of one of MEASURES: measured here if there is a GPU, else as recorded, else None."""
+    """The result of one of MEASURES or WAITS: measured here if there is a GPU, else as recorded, else None."""
     if devices.gpu_available():
-        return MEASURES[what]()
-    return recorded("gpu" if what == "limits" else "overheads").get(what)
+        return (MEASURES | WAITS)[what]()
+    name = "gpu" if what == "limits" else "waits" if what in WAITS else "overheads"
+    return recorded(name).get(what)
 
 
 def speeds(side: int = 4096) -> dict[str, float]:
@@ -323,10 +325,12 @@ MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gp
     part.__name__: part
     for part in (chip, launch, transfers, lie, step, moving, batches, double, sums, weight_gradients, counting)
 }
+WAITS: dict[str, Callable] = {part.__name__: part for part in (waits.in_flight, waits.orders)}
 
 
-def measure() -> dict:
-    """The results of all MEASURES, for a results file. Raises CourseError without a GPU."""
+def measure(name: str = "overheads") -> dict:
+    """The results of all measurements of a results file. Raises CourseError without a GPU."""
     if not devices.gpu_available():
-        raise CourseError(f"the overheads are those of a GPU: {devices.why_no_gpu()}")
-    return {name: measured() for name, measured in MEASURES.items()}
+        raise CourseError(f"the {name} are those of a GPU: {devices.why_no_gpu()}")
+    of_file = WAITS if name == "waits" else MEASURES
+    return {part: measured() for part, measured in of_file.items()}

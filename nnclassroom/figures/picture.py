@@ -24,6 +24,7 @@ from matplotlib import colormaps
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 
 from cuda_on_cpu.emulate import EmulationError
 from cuda_on_cpu.nvrtc import CudaCompileError
@@ -379,9 +380,11 @@ def _draw(axes, panel: Panel, inches: float) -> None:
     points = min(8.0, 72 * inches * min(0.88 / widest, 0.65))
     for cell in panel.cells if points >= 4.5 else ():
         light = np.dot(to_rgb(cell.faces[0]), (0.3, 0.59, 0.11)) > 0.5
-        colour = "0.5" if cell.style == "idle" else "black" if light else "white"
+        several = len(cell.faces) > 1  # colours behind one number, which gets a rim to be read on all of them
+        colour = "0.5" if cell.style == "idle" else "black" if light or several else "white"
+        rim = [withStroke(linewidth=2.2, foreground="white")] if several else []
         place = cell.column + 0.5, cell.row + 0.5
-        axes.text(*place, cell.text, fontsize=points, color=colour, ha="center", va="center")
+        axes.text(*place, cell.text, fontsize=points, color=colour, ha="center", va="center", path_effects=rim)
     outside = [cell.row for cell in panel.cells if cell.style == "beyond"]
     if outside:
         place = panel.columns.stop + 0.15, np.mean(outside) + 0.5

@@ -13,6 +13,7 @@ thesis()              the Cantabria thesis's own table
 Measured on this machine's GPU or, without one, recorded by `python -m benchmarks.overheads`:
 sums()                the mean squared error of 16.8 million numbers
 weight_gradients()    2,048 × 2,048 weights, few samples and many
+orders()              a dense layer, its weights stored in rows and in columns; by `benchmarks.waits`
 counting()            confusion_matrix with atomics, by the number of cells
 """
 
@@ -21,7 +22,8 @@ from collections.abc import Sequence
 
 from nnclassroom.experiment.thesis import THESIS, THESIS_COLUMNS
 from nnclassroom.figures import overheads
-from nnclassroom.formats import duration
+from nnclassroom.figures.waits import SIDE
+from nnclassroom.formats import duration, times_as_fast
 from nnclassroom.recorded_words import in_words
 from nnclassroom.timing import networks as timing
 
@@ -142,6 +144,16 @@ def weight_gradients() -> str:
     side = overheads.SIDE
     heads = "".join(f"{head:>16}" for head in (f"{n:,} samples" for n in columns))
     return "\n".join([f"weight_gradient, {side:,} × {side:,} weights", f"{'':10}{heads}", *lines, overheads.where()])
+
+
+def orders() -> str:
+    """Milliseconds of a large dense layer: with W as it is, and with its weights stored the other way."""
+    if not (found := overheads.known("orders")):
+        return _missing("the two orders on a GPU", "waits")
+    words = {"W": "W[j * n_in + k]", "W_t": "W_t[k * n_out + j]"}
+    lines = [f"{words[name]:20} {duration(seconds):>8}" for name, seconds in found.items()]
+    times = times_as_fast(found["W"] / found["W_t"])
+    return "\n".join([f"a dense layer, {SIDE:,}³", *lines, f"{times} as fast", overheads.where("waits")])
 
 
 def counting() -> str:

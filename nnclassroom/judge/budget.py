@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cuda_on_cpu.requests import requests_of, sectors_of
 from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Trace
 from nnclassroom.judge.cases import random_case
 from nnclassroom.judge.verdict import Case, Fault
@@ -20,6 +21,7 @@ from nncourse.kernels.trial import Limit
 # any one thread.
 COUNTED: dict[str, tuple[int, bool | None, bool]] = {
     "reads": (READ, False, False),
+    "sectors": (READ, False, False),
     "reads by a thread": (READ, False, True),
     "shared reads": (READ, True, False),
     "shared reads by a thread": (READ, True, True),
@@ -58,6 +60,11 @@ def _place(access: np.void) -> tuple[int, ...]:
     return tuple(int(access[name]) for name in ("memory", "cell", "block", "thread"))
 
 
+def _sectors(trace: Trace, rows: np.ndarray, number: int) -> int:
+    """How many sectors all requests of warps to an array touch: two requests to one sector count as two."""
+    return int(sectors_of(trace.memories[number], rows, requests_of(rows))[1].sum()) if len(rows) else 0
+
+
 def counted(operation: Operation, limit: Limit, trace: Trace) -> int:
     """How many accesses of a limit's kind a launch has made."""
     kind, shared, of_a_thread = COUNTED[limit.kind]
@@ -69,9 +76,11 @@ def counted(operation: Operation, limit: Limit, trace: Trace) -> int:
             own = {_place(row) for row in accesses if row["kind"] == WRITE}
             rows = rows[[_place(row) not in own for row in rows]]
     elif shared is not None:  # a student may give the parameters other names, but their order is the contract's
-        pointers = {each.name for each in operation.arguments if each.dims} | {each.name for each in operation.results}
-        number = [name for name in operation.cuda_arguments if name in pointers].index(limit.of)
-        rows = rows[rows["memory"] == number]
+        number = operation.cuda_arrays.index(limit.of)
+        mine = rows["memory"] == number
+        if limit.kind == "sectors":
+            return _sectors(trace, rows[mine], number)
+        rows = rows[mine]
     if not of_a_thread:
         return len(rows)
     threads = rows["block"].astype(np.int64) * 1024 + rows["thread"]

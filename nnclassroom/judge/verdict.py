@@ -99,6 +99,8 @@ PHRASES = {
 }
 BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
     "reads": "{of} is read {got:,} times from global memory: wanted at most {limit:,}, with a tile in shared memory",
+    "sectors": "the reads of {of} touch {got:,} sectors of 32 bytes: wanted at most {limit:,}, by neighbouring threads "
+    "that read neighbours",
     "reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
     "and all threads at work",
     "shared reads": "what another thread has put into shared memory is read {got:,} times: wanted at least {limit:,}",

@@ -76,6 +76,12 @@ class Signature:
         arrays = [name for name in self.names if name not in self.size_names]
         return tuple(dict.fromkeys([*arrays, *(result.name for result in self.shapes.new), *self.size_names]))
 
+    @cached_property
+    def cuda_arrays(self) -> tuple[str, ...]:
+        """Of `cuda_arguments` the arrays, which a CUDA function takes as pointers: A, W, b, Z."""
+        arrays = {each.name for each in self.arguments if each.dims} | {each.name for each in self.results}
+        return tuple(name for name in self.cuda_arguments if name in arrays)
+
     def sizes(self, *arguments: Any) -> Sizes:
         """The contract's sizes for these arguments; CourseError if these do not agree with it."""
         return self.shapes.sizes(arguments, self.name)

@@ -12,6 +12,7 @@ from nncourse.kernels.contract import Sizes
 # The kinds of limits of a Budget: how many accesses of which memory a launch makes.
 LIMIT_WORDS = {
     "reads": "at most {formula} reads of {of}",
+    "sectors": "at most {formula} sectors of {of}, asked for by warps",
     "reads by a thread": "at most {formula} reads of {of} by one thread",
     "shared reads": "at least {formula} reads of what another thread has put into shared memory",
     "shared reads by a thread": "at most {formula} reads by one thread of what others have put into shared memory",

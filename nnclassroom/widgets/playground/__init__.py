@@ -148,7 +148,7 @@ def plainly(engine: Engine) -> str:
 
 def taste_still(epochs: int = 60) -> Described:
     """The picture of taste() after some training, as a figure."""
-    return still(epochs, **SMALL)
+    return still(epochs, plain=True, **SMALL)
 
 
 def end_all() -> None:

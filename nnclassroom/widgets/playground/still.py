@@ -16,21 +16,27 @@ from nncourse import device as devices
 
 COLOURS = np.array([[0.12, 0.47, 0.71], [1.0, 0.5, 0.05], [0.17, 0.63, 0.17]])  # of the classes 0, 1, 2
 MARKS = "o^s"
+CURVES = "training", "held out", "epoch"
+PLAIN = "seen", "not seen", "round"  # as in taste()
 SAYS = LinearSegmentedColormap.from_list("says", [COLOURS[0], (1, 1, 1), COLOURS[1]])  # low, middle, high
 
 
-def still(epochs: int = 100, **settings) -> Described:
-    """The playground after some epochs of training as a figure; `settings` as in Settings."""
+def still(epochs: int = 100, plain: bool = False, **settings) -> Described:
+    """The playground after some epochs of training as a figure; `settings` as in Settings.
+
+    plain: in the order and the words of taste().
+    """
     engine = Engine(Settings(**settings))
     while engine.epoch < epochs:
         engine.train(epochs=max(1, epochs // 100))
         engine.measure()
     figure = Figure(figsize=(9.6, 3.6), dpi=100)
     activities = engine.activities(grid(engine))
-    _plane(figure.add_axes((0.075, 0.14, 0.265, 0.75)), engine, as_shares(activities[-1]))
-    _costs(figure.add_axes((0.41, 0.14, 0.185, 0.75)), engine)
-    _net(figure.add_axes((0.62, 0.03, 0.37, 0.9)), engine, activities)
-    return Described(figure, in_words(engine))
+    lefts, curves = ((0.45, 0.8, 0.0), PLAIN) if plain else ((0.075, 0.41, 0.62), CURVES)
+    _plane(figure.add_axes((lefts[0], 0.14, 0.265, 0.75)), engine, as_shares(activities[-1]), curves)
+    _costs(figure.add_axes((lefts[1], 0.14, 0.185, 0.75)), engine, curves)
+    _net(figure.add_axes((lefts[2], 0.03, 0.37, 0.9)), engine, activities)
+    return Described(figure, in_plain_words(engine) if plain else in_words(engine))
 
 
 def in_words(engine: Engine) -> str:
@@ -43,14 +49,23 @@ def in_words(engine: Engine) -> str:
     )
 
 
-def _plane(axes: Axes, engine: Engine, shares: np.ndarray) -> None:
+def in_plain_words(engine: Engine) -> str:
+    """The picture of taste() in words."""
+    return (
+        f"A network {engine.network.in_words} after round {engine.epoch}: {engine.right():.0%} of the points that it has "
+        "not seen are right. Left the network: each square shows what a neuron answers over the plane, each line is a "
+        "weight. In the middle the points on the colour of its answer, right how wrong it was after each round."
+    )
+
+
+def _plane(axes: Axes, engine: Engine, shares: np.ndarray, curves: tuple[str, str, str]) -> None:
     classes = len(engine.training.classes)
     sure = (shares.max(axis=1, keepdims=True) - 1 / classes) / (1 - 1 / classes)
     pale = 1 - 0.55 * sure * (1 - COLOURS[shares.argmax(axis=1)])  # white where all classes are equally likely
     extent = (engine.low[0], engine.high[0], engine.low[1], engine.high[1])
     axes.imshow(pale.reshape(GRID, GRID, 3), extent=extent, origin="lower", aspect="auto", interpolation="bilinear")
     axes.set(xlabel="input x1", ylabel="input x2")
-    axes.set_title("filled: training, hollow: held out", fontsize=9)
+    axes.set_title(f"filled: {curves[0]}, hollow: {curves[1]}", fontsize=9)
     for data, filled in ((engine.training, True), (engine.held_out, False)):
         for label, colour in enumerate(COLOURS[: len(data.classes)]):
             face, edge = (colour, "white") if filled else ("white", colour * 0.7)
@@ -58,11 +73,11 @@ def _plane(axes: Axes, engine: Engine, shares: np.ndarray) -> None:
             axes.plot(*data.X[data.labels == label].T, MARKS[label], **style)
 
 
-def _costs(axes: Axes, engine: Engine) -> None:
+def _costs(axes: Axes, engine: Engine, curves: tuple[str, str, str]) -> None:
     epochs, training, held_out = np.array(engine.history).T
-    axes.plot(epochs, training, color="tab:blue", label="training")
-    axes.plot(epochs, held_out, color="tab:orange", linestyle="--", label="held out")
-    axes.set(xlabel="epoch", ylabel="cost", yscale="log")
+    axes.plot(epochs, training, color="tab:blue", label=curves[0])
+    axes.plot(epochs, held_out, color="tab:orange", linestyle="--", label=curves[1])
+    axes.set(xlabel=curves[2], ylabel="cost", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     common.plain_numbers(axes.yaxis)
     axes.grid(True, alpha=0.3)

@@ -1,0 +1,54 @@
+"""What warps ask memory for: the accesses of a trace put together into requests, and the sectors that each touches."""
+
+import numpy as np
+
+from cuda_on_cpu.trace import Memory
+
+WARP, SECTOR = 32, 32  # threads per warp; bytes per sector of global memory
+
+
+def _numbered(*columns: np.ndarray) -> np.ndarray:
+    """A number for each row; equal rows have equal numbers."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(values) + place, return_inverse=True)[1]
+    return number
+
+
+def requests_of(rows: np.ndarray) -> np.ndarray:
+    """For each access, the number of its request.
+
+    A request consists of the k-th access by the same instruction to the same memory of all threads of a warp.
+    """
+    one_thread = _numbered(rows["block"], rows["thread"], rows["code"], rows["memory"])
+    order = np.argsort(one_thread, kind="stable")
+    starts = np.flatnonzero(np.diff(one_thread[order], prepend=-1))
+    occurrence = np.empty(len(rows), np.int64)
+    occurrence[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
+    return _numbered(rows["block"], rows["thread"] // WARP, rows["code"], rows["memory"], occurrence)
+
+
+def spread(first: np.ndarray, count: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Expand each row into `count` rows: first, first + 1, …, with the other columns repeated."""
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(first, count) + within, *(np.repeat(other, count) for other in others)
+
+
+def _different(requests: np.ndarray, things: np.ndarray) -> np.ndarray:
+    """The number of different `things` in each request, indexed by the request's number."""
+    pairs = np.unique(np.stack([requests, things]), axis=1)
+    return np.bincount(pairs[0])
+
+
+def sectors_of(
+    memory: Memory, rows: np.ndarray, requests: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """For each row its request, numbered from 0; for each request the number of sectors touched, and the fewest that
+    could hold the same elements; and the number of the request with the largest ratio of the two.
+    """
+    request = np.unique(requests, return_inverse=True)[1]
+    cell, of = spread(rows["cell"], rows["cells"], request)
+    sectors = _different(of, cell * memory.itemsize // SECTOR)
+    fewest = -(-_different(of, cell) * memory.itemsize // SECTOR)
+    return request, sectors, fewest, int(np.argmax(sectors / fewest))

@@ -1,0 +1,88 @@
+"""No notebook stops for a wrong answer: all of its exercises are filled in wrongly, and its cells run to the end.
+
+Python itself refuses a cell with a syntax error, before an exercise sees it; so what cannot be run is a cell of CUDA C
+without a semicolon, and one of Python with a name that nobody has set.
+"""
+
+import re
+from collections.abc import Callable
+
+import nbformat
+import pytest
+
+from tests.exercise_answers import RIGHT, TABLES
+from tests.test_notebooks import PATHS, exercise_cells
+from tools.notebooks import client
+
+STEMS = [path.stem for path in PATHS if path.stem in TABLES]
+
+
+def _cannot_run(right: dict, wrong: list[dict]) -> dict:
+    if "line" in right:
+        before, after = right["text"].rsplit(";", 1)
+        return right | {"text": f"{before}{after}"}
+    return right | {"text": re.sub(r":\n", ":\n    name_that_nobody_has_set\n", right["text"], count=1)}
+
+
+def _wrong_result(right: dict, wrong: list[dict]) -> dict:
+    return next((each for each in wrong if "wrong" in each["says"]), wrong[0])
+
+
+def _without_the_idea(right: dict, wrong: list[dict]) -> dict:
+    """Right numbers from a kernel that is not what its name says, where the check counts; otherwise a wrong one."""
+    return next(
+        (each for each in wrong if re.search(r"times .*: wanted|reads \w+ [\d,]+ times", each["says"])), wrong[-1]
+    )
+
+
+KINDS: dict[str, Callable[[dict, list[dict]], dict]] = {
+    "cannot run": _cannot_run,
+    "wrong result": _wrong_result,
+    "without the idea": _without_the_idea,
+}
+RUNS = [(stem, kind) for stem in STEMS for kind in KINDS]
+
+
+def answers(stem: str, kind: str) -> dict[tuple[str, str], dict]:
+    """An answer of this kind to each exercise of a notebook."""
+    of_pair = {(right["operation"], right["kernel"]): right for right in RIGHT if right in TABLES[stem]["right"]}
+    return {
+        pair: KINDS[kind](right, [w for w in TABLES[stem]["wrong"] if (w["operation"], w["kernel"]) == pair])
+        for pair, right in of_pair.items()
+    }
+
+
+def filled_in(stem: str, kind: str) -> nbformat.NotebookNode:
+    notebook = nbformat.read(next(path for path in PATHS if path.stem == stem), as_version=4)
+    given = answers(stem, kind)
+    for operation, kernel, cell in exercise_cells(notebook):
+        answer = given[operation, kernel]
+        head = f"%%cuda {answer['line']}" if "line" in answer else f'@exercise("{operation}", kernel="{kernel}")'
+        cell.source = f"{head}\n{answer['text'].strip()}"
+    return notebook
+
+
+def errors(notebook: nbformat.NotebookNode) -> list[str]:
+    return [
+        f"{cell.id}: {output.ename}: {output.evalue}"
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
+
+
+def name_of(run: tuple[str, str]) -> str:
+    return f"{run[0]}-{run[1].replace(' ', '-')}"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("run", RUNS, ids=name_of)
+def test_a_notebook_with_wrong_answers_runs_to_its_end(run, my_kernels, tmp_path, monkeypatch, cuda_somewhere):
+    for name in ("NNCOURSE_SOLVE", "NNCOURSE_STRICT"):
+        monkeypatch.delenv(name, raising=False)
+    notebook = filled_in(*run)
+    client(notebook, tmp_path, allow_errors=True).execute()
+    assert not errors(notebook)
+    for operation, kernel, cell in exercise_cells(notebook):
+        assert cell.outputs[0]["data"]["text/plain"].startswith(f"✗ {operation} ({kernel})"), cell.id
