@@ -32,8 +32,7 @@ from nncourse.model.optimizers import SGD, Adam, Optimizer, Schedule, constant, 
 GRADIENT, STEPS = "network_gradient", "steps"
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
 MOST_IN_CACHE = 1 << 19  # on a CPU: 2 MB, which are still in its cache when they are read
-LEAST_BATCHES = 16  # for which a fused kernel is worth its call
-FIRST_BATCHES = 64  # batches that a fused kernel is tried on
+LEAST_BATCHES = 16  # for which a fused kernel is worth its call; it is tried on so many
 
 TrainEpoch = Callable[[Array, float, StepPosition], None]  # train_epoch(order, rate, position)
 
@@ -309,7 +308,7 @@ def _made_ready(
             raise CourseError(f"{asked} does not compute such a {kind} on {network}: leave it out")
         else:
             names = [other]
-    first = slice(FIRST_BATCHES * batch_size)
+    first = slice(LEAST_BATCHES * batch_size)
     kernels = (backend.epochs[name] for name in names if name != GRADIENT and name in backend.epochs)
     kernel = next(kernels, None)
     tried = network.with_flat_parameters(network.flat_parameters.copy())
