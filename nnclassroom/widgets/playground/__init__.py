@@ -18,6 +18,7 @@ import traitlets
 
 from nnclassroom.figures.described import Described
 from nnclassroom.widgets.playground.engine import (
+    DATA_WORDS,
     MOST_LAYERS,
     MOST_NEURONS,
     Engine,
@@ -40,8 +41,8 @@ L2 = (0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 BATCHES = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 150, 200)
 SPEEDS = [(speed, f"{speed:g} epochs/s") for speed in (0.2, 1, 5, 20, 100)] + [(0, "fastest")]
 COST_WORDS = {"binary_cross_entropy": "binary cross-entropy", "categorical_cross_entropy": "categorical c.-e."}
+TASTE_DATA = ("circles", "moons")
 SMALL = {"data": "circles", "hidden": (3,), "noise": 0.08, "samples": 200, "learning_rate": 0.2}  # taste()
-DATA_WORDS = {"circles": "rings", "moons": "moons", "spirals": "spirals", "blobs": "blobs", "xor": "four corners"}
 
 
 class Playground(anywidget.AnyWidget):
@@ -134,7 +135,7 @@ def taste() -> Playground:
     settings = _checked(**SMALL)
     end_all()
     chosen = [
-        menu("data", "points", "Which points to tell apart", list(DATA_WORDS.items())[:2]),
+        menu("data", "points", "Which points to tell apart", [(name, DATA_WORDS[name]) for name in TASTE_DATA]),
         stepped("neurons", "neurons", "How many neurons the network has between input and output", 3, range(1, 9)),
         stepped("noise", "scatter of the points", "How far the points are scattered", settings.noise, _hundredths(30)),
     ]

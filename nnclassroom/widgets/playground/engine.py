@@ -23,7 +23,7 @@ HELD_OUT = 0.3  # share of the samples that training does not see
 MOST_POINTS = 400  # of a cost curve; if there are more, every second one is dropped
 MOST_LAYERS, MOST_NEURONS = 4, 16
 NEW_LAYER = 4  # neurons in a layer that is added
-DATA = ("moons", "circles", "spirals", "blobs", "xor")
+DATA_WORDS = {"moons": "moons", "circles": "rings", "spirals": "spirals", "blobs": "blobs", "xor": "four corners"}
 FEATURES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "x1": lambda x1, x2: x1,
     "x2": lambda x1, x2: x2,

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator
 
 from nnclassroom.figures import common
 from nnclassroom.figures.described import Described
-from nnclassroom.widgets.playground.engine import FEATURES, Engine, Settings, as_shares, features_of
+from nnclassroom.widgets.playground.engine import DATA_WORDS, FEATURES, Engine, Settings, as_shares, features_of
 from nnclassroom.widgets.playground.frames import GRID, SMALL, as_bytes, grid, thinned
 from nncourse import device as devices
 
@@ -44,8 +44,9 @@ def in_words(engine: Engine) -> str:
     now = engine.settings
     return (
         f"A network {engine.network.in_words} of {now.activation} neurons with the inputs {', '.join(now.features)}, "
-        f"on the data set {now.data}: {engine.words()}. Left the points on the class that the network gives to each "
-        "place, in the middle the costs, right the neurons with what each computes over the plane, and the weights."
+        f"on the data set {DATA_WORDS.get(now.data, now.data)}: {engine.words()}. Left the points on the class that "
+        "the network gives to each place, in the middle the costs, right the neurons with what each computes over the "
+        "plane, and the weights."
     )
 
 
