@@ -52,9 +52,10 @@ def in_words(engine: Engine) -> str:
 def in_plain_words(engine: Engine) -> str:
     """The picture of taste() in words."""
     return (
-        f"A network {engine.network.in_words} after round {engine.epoch}: {engine.right():.0%} of the points that it has "
-        "not seen are right. Left the network: each square shows what a neuron answers over the plane, each line is a "
-        "weight. In the middle the points on the colour of its answer, right how wrong it was after each round."
+        f"A network {engine.network.in_words} after round {engine.epoch}: of the points that it has not seen it gets "
+        f"{engine.right():.0%} right. Left the network: each square shows what a neuron answers over the plane, each "
+        "line is a weight. In the middle the points on the colour of its answer, right how wrong it was after each "
+        "round."
     )
 
 
