@@ -331,6 +331,6 @@ WAITS: dict[str, Callable] = {part.__name__: part for part in (waits.in_flight, 
 def measure(name: str = "overheads") -> dict:
     """The results of all measurements of a results file. Raises CourseError without a GPU."""
     if not devices.gpu_available():
-        raise CourseError(f"the {name} are those of a GPU: {devices.why_no_gpu()}")
+        raise CourseError(f"the overheads are those of a GPU: {devices.why_no_gpu()}")
     of_file = WAITS if name == "waits" else MEASURES
     return {part: measured() for part, measured in of_file.items()}

@@ -26,8 +26,6 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from cuda_on_cpu.emulate import EmulationError
-from cuda_on_cpu.nvrtc import CudaCompileError
 from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
@@ -119,7 +117,7 @@ def show(
 
     try:
         shown = Picture(seen(chosen))
-    except (EmulationError, CudaCompileError) as error:
+    except CourseError as error:
         if chosen.whose != "yours, wrong":
             raise
         said = str(error).splitlines()[0]

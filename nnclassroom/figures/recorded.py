@@ -150,10 +150,9 @@ def orders() -> str:
     """Milliseconds of a large dense layer: with W as it is, and with its weights stored the other way."""
     if not (found := overheads.known("orders")):
         return _missing("the two orders on a GPU", "waits")
-    words = {"W": "W[j * n_in + k]", "W_t": "W_t[k * n_out + j]"}
-    lines = [f"{words[name]:20} {duration(seconds):>8}" for name, seconds in found.items()]
-    times = times_as_fast(found["W"] / found["W_t"])
-    return "\n".join([f"a dense layer, {SIDE:,}³", *lines, f"{times} as fast", overheads.where("waits")])
+    lines = [f"{name:5}{duration(seconds):>8}" for name, seconds in found.items()]
+    lines[-1] += f", {times_as_fast(found['W'] / found['W_t'])} as fast"
+    return "\n".join([f"a dense layer, {SIDE:,}³, with W and with W_t", *lines, overheads.where("waits")])
 
 
 def counting() -> str:

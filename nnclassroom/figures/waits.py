@@ -20,7 +20,7 @@ COPY = CudaSource(
 }""",
     "copy.cu",
 )
-MOST = 1 << 27  # numbers that are copied: 512 MB, more than an L2 cache holds
+MOST = 1 << 26  # numbers that are copied: 256 MB, more than an L2 cache holds
 OF_A_THREAD = 1 << 12  # by few threads fewer, or it would take minutes
 BLOCK = 1024
 ROUNDS = 5

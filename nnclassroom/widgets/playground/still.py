@@ -32,7 +32,7 @@ def still(epochs: int = 100, plain: bool = False, **settings) -> Described:
         engine.measure()
     figure = Figure(figsize=(9.6, 3.6), dpi=100)
     activities = engine.activities(grid(engine))
-    lefts, curves = ((0.45, 0.8, 0.0), PLAIN) if plain else ((0.075, 0.41, 0.62), CURVES)
+    lefts, curves = ((0.455, 0.8, 0.015), PLAIN) if plain else ((0.075, 0.41, 0.62), CURVES)
     _plane(figure.add_axes((lefts[0], 0.14, 0.265, 0.75)), engine, as_shares(activities[-1]), curves)
     _costs(figure.add_axes((lefts[1], 0.14, 0.185, 0.75)), engine, curves)
     _net(figure.add_axes((lefts[2], 0.03, 0.37, 0.9)), engine, activities)
@@ -53,9 +53,10 @@ def in_words(engine: Engine) -> str:
 def in_plain_words(engine: Engine) -> str:
     """The picture of taste() in words."""
     return (
-        f"A network {engine.network.in_words} after round {engine.epoch}: {engine.right():.0%} of the points that it has "
-        "not seen are right. Left the network: each square shows what a neuron answers over the plane, each line is a "
-        "weight. In the middle the points on the colour of its answer, right how wrong it was after each round."
+        f"A network {engine.network.in_words} after round {engine.epoch}: of the points that it has not seen it gets "
+        f"{engine.right():.0%} right. Left the network: each square shows what a neuron answers over the plane, each "
+        "line is a weight. In the middle the points on the colour of its answer, right how wrong it was after each "
+        "round."
     )
 
 
