@@ -106,7 +106,7 @@ def copies(text: str) -> dict[str, str]:
     names = dict.fromkeys(re.findall(r"\b(?:int|float) (\w+) =", text))
     renamed = text
     for name in names:
-        renamed = re.sub(rf"\b{name}\b", f"{name}_mine", renamed)
+        renamed = re.sub(rf"(?<!\.)\b{name}\b", f"{name}_mine", renamed)
     dead = re.sub(r"(\n +)(?=(?:int|float) \w+ =)", r"\1int unused_ = 0;\1", text, count=1)
     lines = text.splitlines(keepends=True)
     declared = [re.match(r" +(?:int|float) (\w+) = [^;]*;\s*(?://.*)?$", line) for line in lines]
