@@ -22,10 +22,10 @@ COPIED = "dense_forward.tiled.cu"  # a long kernel, which three students copy fr
 EARLY, IN_TIME, LATE = (f"2026-{day}T08:00:00+00:00" for day in ("11-01", "12-01", "12-02"))
 # Entries of which nothing can be read, and the reason.
 UNREAD = {
-    "rara.rar": "rara.rar is not read: wanted a .zip",
+    "rara.rar": "wanted a .zip",
     "rarb": "hand in.rar is not read",
     "empty": "nothing in it",
-    "words.docx": "words.docx is not read",
+    "words.docx": "wanted a .zip",
     "broken.zip": "cannot be read",
     "escapes.zip": "a path out of the archive",
     "linked.tar.gz": "is a link or a device",
@@ -36,8 +36,8 @@ UNREAD = {
 }
 # Entries that are read, with something to say.
 SAID = {
-    "beatriz.ipynb": "beatriz.ipynb: read from its cells",
-    "notebooks": "02_activations.ipynb: read from its cells",
+    "beatriz.ipynb": "read from its cells",
+    "notebooks": "02_activations.ipynb: 1 answer read from its cells",
     "zipped_notebooks.zip": "read from its cells",
     "renamed": "sigmoid(1).numpy.py is read as sigmoid.numpy.py",
     "texts": "sigmoid.numpy.py.txt is read as sigmoid.numpy.py",
@@ -166,7 +166,7 @@ def make(folder: Path, exercises: list[Exercise]) -> None:
         "texts": {"sigmoid.numpy.py.txt": sigmoid},
         "twice": {
             "second.zip": packed({"sigmoid.numpy.py": sigmoid}),
-            "a.zip": packed({}, "2026-11-01T08:00:00+00:00"),
+            "a.zip": packed({"sigmoid.numpy.py": "older"}, EARLY),
         },
         "latin": {"sigmoid.numpy.py": sigmoid, "softmax.numpy.py": "# ñ".encode("latin-1")},
         "huge": {"sigmoid.numpy.py": sigmoid, "softmax.numpy.py": "#" * (300 << 10)},

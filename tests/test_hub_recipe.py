@@ -4,6 +4,7 @@ Here all of the Hub's users are this account, with homes of their own, so that n
 are closed to each other is tried by test_jupyterhub.py, on a Hub with PAM.
 """
 
+import contextlib
 import csv
 import os
 import re
@@ -113,7 +114,8 @@ def hub_environment(tmp_path_factory) -> Path:
     place = ROOT / "build" / "jupyterhub"
     if not shutil.which("npm"):
         pytest.skip("npm is not here")
-    if not (place / "bin" / "configurable-http-proxy").exists():
+    if not (place / "bin" / "configurable-http-proxy").exists():  # the last that is installed
+        shutil.rmtree(place, ignore_errors=True)
         python, pins = str(place / "bin" / "python"), str(HUB / "requirements.txt")
         for command in (
             [sys.executable, "-m", "venv", str(place)],
@@ -171,17 +173,22 @@ def test_three_users_are_handed_out_to_two_solve_and_are_marked(hub_environment,
         for user in users:
             user.end()
     finally:
-        os.killpg(hub.pid, signal.SIGTERM)
-        try:
-            hub.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(hub.pid, signal.SIGKILL)
+        _end(hub)
     assert collected(tmp_path / "week", *USERS).stdout.startswith("2 of 3 users collected")
     command = ["grade", str(tmp_path / "week"), "--only", "01", "--no-sandbox", "--out", str(tmp_path / "marks.csv")]
     assert main(command) == 0
     with (tmp_path / "marks.csv").open(newline="", encoding="utf-8") as file:
         right = {(row["student"], row["exercise"]) for row in csv.DictReader(file) if row["state"] == "right"}
     assert right == {(name, "neuron.loops") for name in SOLVING}
+
+
+def _end(hub: subprocess.Popen) -> None:
+    """End the Hub, its proxy and its users' servers."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(hub.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            hub.wait(30)
 
 
 def _wait_for(port: int, hub: subprocess.Popen, log: Path) -> None:

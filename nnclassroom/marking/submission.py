@@ -133,13 +133,12 @@ def read(path: Path, student: str, known: Collection[str] = ()) -> Submission:
         return replace(made, reason="a link, which is not followed")
     name = path.name.lower()
     if not (path.is_dir() or is_archive(name) or name.endswith(".ipynb")):
-        said = f"{path.name} is not read: wanted a .zip, a .tar.gz, a folder or a notebook"
-        return replace(made, reason=said)
+        return replace(made, reason="wanted a .zip, a .tar.gz, a folder or a notebook")
     try:
         with pieces.opened(path) as found:
             made = replace(_made(made, found, known), entry=path.name)
     except UNREADABLE as error:
-        return replace(made, reason=f"{path.name} cannot be read: {reason_of(error)}")
+        return replace(made, reason=f"cannot be read: {reason_of(error)}")
     if made.texts or made.reason:
         return _dated(made, path)
     archives = sorted(each for each in path.iterdir() if is_archive(each.name)) if path.is_dir() else []
@@ -240,7 +239,8 @@ def _from_notebooks(given: Sequence[Piece], texts: dict[str, str], problems: lis
         new = {name: text for name, text in answers.items() if name not in texts and len(text) <= MOST_TEXT}
         texts |= new
         if new:
-            notes.append(f"{each.place.name}: read from its cells: {', '.join(sorted(new))}")
+            answers_in_words = "1 answer" if len(new) == 1 else f"{len(new)} answers"
+            notes.append(f"{each.place.name}: {answers_in_words} read from its cells")
 
 
 def _text(piece: Piece, most: int, problems: list[str]) -> str | None:
