@@ -126,14 +126,17 @@ def make(folder: Path, exercises: list[Exercise]) -> None:
 
     def answers() -> dict[str, str]:
         """A student's, of which some are missing."""
-        return {name: rng.choice(pool[name]) for name in wanted if rng.random() < 0.9}
+        return {name: rng.choice(pool[name]) for name in wanted if name != COPIED and rng.random() < 0.9}
 
-    honest = answers() | {COPIED: pool[COPIED][0]}
+    honest = answers() | {COPIED: pool[COPIED][-1]}
     entries: dict[str, bytes | dict[str, bytes | str]] = {"ordinary_00": honest}
     for name, text in copies(honest[COPIED]).items():
         entries[name] = {"sigmoid.numpy.py": pool["sigmoid.numpy.py"][0], COPIED: text}
     for number in range(1, 14):
-        entries[f"ordinary_{number:02}"] = {f"my_kernels/{name}": text for name, text in answers().items()}
+        own = answers()
+        if number < len(pool[COPIED]):
+            own[COPIED] = pool[COPIED][number - 1]  # an honest one, of which two are like the course's
+        entries[f"ordinary_{number:02}"] = {f"my_kernels/{name}": text for name, text in own.items()}
     for number in range(10):
         entries[f"zip_{number:02}.zip"] = packed(answers(), LATE if number == 0 else IN_TIME)
     for number in range(6):

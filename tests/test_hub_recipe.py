@@ -13,8 +13,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,11 +51,18 @@ def test_systemd_understands_the_unit(tmp_path):
 
 
 @pytest.fixture
-def accounts(tmp_path, monkeypatch) -> Path:
-    """Homes, and programs that take their owners for accounts of this machine."""
+def accounts(tmp_path, monkeypatch) -> Iterator[Path]:
+    """Homes, and programs that take their owners for accounts of this machine.
+
+    Their paths are short: a kernel's sockets lie in a home, and their names have at most 107 characters.
+    """
+    with tempfile.TemporaryDirectory(prefix="hub-") as homes:
+        yield _made(Path(homes), tmp_path, monkeypatch)
+
+
+def _made(homes: Path, tmp_path: Path, monkeypatch) -> Path:
     programs = tmp_path / "programs"
     programs.mkdir()
-    homes = tmp_path / "homes"
     for name, text in {
         "getent": f'[ -d "{homes}/$2" ] && echo "$2:x:1:1::{homes}/$2:/bin/sh"',
         "runuser": 'shift 3; exec "$@"',  # runuser -u USER -- COMMAND

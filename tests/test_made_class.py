@@ -57,8 +57,10 @@ def test_the_class_is_marked(group, tmp_path, capsys):
     assert not [row for row in marks if row["state"] == "wrong" and row["kind"] != "unreadable"]
     assert totals["zip_00"]["days late"] == "1" and totals["zip_01"]["days late"] == ""
     alike = {row["student"]: row["alike"] for row in marks if f"{row['exercise']}.cu" == made_class.COPIED}
-    copies = [name for name in totals if name.startswith("copy_")]
-    assert len(copies) == 3 and all("ordinary_00" in alike[name] or "copy_" in alike[name] for name in copies)
+    found = {name for name, whose in alike.items() if whose and "the course" not in whose}
+    assert found == {"ordinary_00", "copy_names", "copy_dead", "copy_order"}
+    assert all(alike[name].count("%") == 3 for name in found)
+    assert {alike[f"ordinary_{number:02}"].startswith("the course") for number in range(1, 5)} == {True, False}
     with (tmp_path / "marks_roster.csv").open(newline="", encoding="utf-8") as file:
         grades = {row["Full name"]: row["Grade"] for row in csv.DictReader(file)}
     assert grades.pop("Moodle 8") == "" and all(float(grade) > 0 for grade in grades.values()) and len(grades) == 8
