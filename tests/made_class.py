@@ -22,10 +22,10 @@ COPIED = "dense_forward.tiled.cu"  # a long kernel, which three students copy fr
 EARLY, IN_TIME, LATE = (f"2026-{day}T08:00:00+00:00" for day in ("11-01", "12-01", "12-02"))
 # Entries of which nothing can be read, and the reason.
 UNREAD = {
-    "rara.rar": "rara.rar is not read: wanted a .zip",
+    "rara.rar": "wanted a .zip",
     "rarb": "hand in.rar is not read",
     "empty": "nothing in it",
-    "words.docx": "words.docx is not read",
+    "words.docx": "wanted a .zip",
     "broken.zip": "cannot be read",
     "escapes.zip": "a path out of the archive",
     "linked.tar.gz": "is a link or a device",
@@ -36,8 +36,8 @@ UNREAD = {
 }
 # Entries that are read, with something to say.
 SAID = {
-    "beatriz.ipynb": "beatriz.ipynb: read from its cells",
-    "notebooks": "02_activations.ipynb: read from its cells",
+    "beatriz.ipynb": "read from its cells",
+    "notebooks": "02_activations.ipynb: 1 answer read from its cells",
     "zipped_notebooks.zip": "read from its cells",
     "renamed": "sigmoid(1).numpy.py is read as sigmoid.numpy.py",
     "texts": "sigmoid.numpy.py.txt is read as sigmoid.numpy.py",
@@ -106,7 +106,7 @@ def copies(text: str) -> dict[str, str]:
     names = dict.fromkeys(re.findall(r"\b(?:int|float) (\w+) =", text))
     renamed = text
     for name in names:
-        renamed = re.sub(rf"\b{name}\b", f"{name}_mine", renamed)
+        renamed = re.sub(rf"(?<!\.)\b{name}\b", f"{name}_mine", renamed)
     dead = re.sub(r"(\n +)(?=(?:int|float) \w+ =)", r"\1int unused_ = 0;\1", text, count=1)
     lines = text.splitlines(keepends=True)
     declared = [re.match(r" +(?:int|float) (\w+) = [^;]*;\s*(?://.*)?$", line) for line in lines]
@@ -126,14 +126,17 @@ def make(folder: Path, exercises: list[Exercise]) -> None:
 
     def answers() -> dict[str, str]:
         """A student's, of which some are missing."""
-        return {name: rng.choice(pool[name]) for name in wanted if rng.random() < 0.9}
+        return {name: rng.choice(pool[name]) for name in wanted if name != COPIED and rng.random() < 0.9}
 
-    honest = answers() | {COPIED: pool[COPIED][0]}
+    honest = answers() | {COPIED: pool[COPIED][-1]}
     entries: dict[str, bytes | dict[str, bytes | str]] = {"ordinary_00": honest}
     for name, text in copies(honest[COPIED]).items():
         entries[name] = {"sigmoid.numpy.py": pool["sigmoid.numpy.py"][0], COPIED: text}
     for number in range(1, 14):
-        entries[f"ordinary_{number:02}"] = {f"my_kernels/{name}": text for name, text in answers().items()}
+        own = answers()
+        if number < len(pool[COPIED]):
+            own[COPIED] = pool[COPIED][number - 1]  # an honest one, of which two are like the course's
+        entries[f"ordinary_{number:02}"] = {f"my_kernels/{name}": text for name, text in own.items()}
     for number in range(10):
         entries[f"zip_{number:02}.zip"] = packed(answers(), LATE if number == 0 else IN_TIME)
     for number in range(6):
@@ -166,7 +169,7 @@ def make(folder: Path, exercises: list[Exercise]) -> None:
         "texts": {"sigmoid.numpy.py.txt": sigmoid},
         "twice": {
             "second.zip": packed({"sigmoid.numpy.py": sigmoid}),
-            "a.zip": packed({}, "2026-11-01T08:00:00+00:00"),
+            "a.zip": packed({"sigmoid.numpy.py": "older"}, EARLY),
         },
         "latin": {"sigmoid.numpy.py": sigmoid, "softmax.numpy.py": "# ñ".encode("latin-1")},
         "huge": {"sigmoid.numpy.py": sigmoid, "softmax.numpy.py": "#" * (300 << 10)},

@@ -298,7 +298,7 @@ def test_a_zip_in_a_students_folder_as_learning_platforms_put_it(tmp_path):
 )
 def test_a_zip_that_no_harmless_program_writes_is_not_read(files, mode, said, tmp_path):
     found = submission.find([zipped(tmp_path / "eve.zip", files, mode | 0o644)])
-    assert said in found[0].problems[0] and not found[0].texts
+    assert said in found[0].reason and not found[0].texts
 
 
 def test_a_bomb_is_not_unpacked(tmp_path):
@@ -330,7 +330,7 @@ def test_links_pipes_long_files_and_what_is_no_text_are_not_read(tmp_path):
     assert set(found["eve"].texts) == {"output_delta.numpy.py"}
     for name in ("sigmoid.numpy.py", "softmax.numpy.py", "mse.numpy.py", "step.numpy.py", "neuron.numpy.py"):
         assert found["eve"].problem_of(name), name
-    assert found["mallory"].problems and not found["mallory"].texts
+    assert found["mallory"].reason and not found["mallory"].texts
     marks = run(tmp_path, tmp_path / "group")
     assert marks["eve", "sigmoid.numpy"]["kind"] == "unreadable" and marks["eve", "sigmoid.numpy"]["points"] == "0"
 

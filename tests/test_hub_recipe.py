@@ -4,6 +4,7 @@ Here all of the Hub's users are this account, with homes of their own, so that n
 are closed to each other is tried by test_jupyterhub.py, on a Hub with PAM.
 """
 
+import contextlib
 import csv
 import os
 import re
@@ -12,8 +13,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,9 +35,7 @@ def test_the_hub_has_the_courses_versions_of_what_both_have():
     here = dict(NUMBERED.findall((HUB / "requirements.txt").read_text("utf-8")))
     course = dict(NUMBERED.findall((ROOT / "requirements" / "base.txt").read_text("utf-8")))
     assert {"jupyterhub", "jupyterlab", "jupyterlab-widgets", "anywidget"} == set(here)
-    assert {name: course[name] for name in here if name in course} == {
-        n: v for n, v in here.items() if n != "jupyterhub"
-    }
+    assert all(course[name] == here[name] for name in here if name != "jupyterhub")
     assert PROXY in (ROOT / "docs" / "jupyterhub.md").read_text("utf-8")
     assert PROXY in (HUB / "requirements.txt").read_text("utf-8")
 
@@ -50,11 +51,18 @@ def test_systemd_understands_the_unit(tmp_path):
 
 
 @pytest.fixture
-def accounts(tmp_path, monkeypatch) -> Path:
-    """Homes, and programs that take their owners for accounts of this machine."""
+def accounts(tmp_path, monkeypatch) -> Iterator[Path]:
+    """Homes, and programs that take their owners for accounts of this machine.
+
+    Their paths are short: a kernel's sockets lie in a home, and their names have at most 107 characters.
+    """
+    with tempfile.TemporaryDirectory(prefix="hub-") as homes:
+        yield _made(Path(homes), tmp_path, monkeypatch)
+
+
+def _made(homes: Path, tmp_path: Path, monkeypatch) -> Path:
     programs = tmp_path / "programs"
     programs.mkdir()
-    homes = tmp_path / "homes"
     for name, text in {
         "getent": f'[ -d "{homes}/$2" ] && echo "$2:x:1:1::{homes}/$2:/bin/sh"',
         "runuser": 'shift 3; exec "$@"',  # runuser -u USER -- COMMAND
@@ -71,9 +79,7 @@ def collected(out: Path, *users: str) -> subprocess.CompletedProcess:
     return subprocess.run([HUB / "collect.sh", out, *users], capture_output=True, text=True)
 
 
-needs_venv = pytest.mark.skipif(
-    not (ROOT / ".venv/bin/nncourse").exists(), reason="no .venv here, whose nncourse packs"
-)
+needs_venv = pytest.mark.skipif(not (ROOT / ".venv/bin/python").exists(), reason="no .venv here, which packs")
 
 
 @needs_venv
@@ -117,7 +123,8 @@ def hub_environment(tmp_path_factory) -> Path:
     place = ROOT / "build" / "jupyterhub"
     if not shutil.which("npm"):
         pytest.skip("npm is not here")
-    if not (place / "bin" / "configurable-http-proxy").exists():
+    if not (place / "bin" / "configurable-http-proxy").exists():  # the last that is installed
+        shutil.rmtree(place, ignore_errors=True)
         python, pins = str(place / "bin" / "python"), str(HUB / "requirements.txt")
         for command in (
             [sys.executable, "-m", "venv", str(place)],
@@ -143,6 +150,7 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.mark.release
 @needs_venv
+@pytest.mark.timeout(1800)
 def test_three_users_are_handed_out_to_two_solve_and_are_marked(hub_environment, accounts, tmp_path, monkeypatch):
     handed_out, password, ports = tmp_path / "handout.zip", os.urandom(12).hex(), free_ports(3)
     assert main(["handout", "--notebooks-only", "--out", str(handed_out)]) == 0
@@ -174,17 +182,22 @@ def test_three_users_are_handed_out_to_two_solve_and_are_marked(hub_environment,
         for user in users:
             user.end()
     finally:
-        os.killpg(hub.pid, signal.SIGTERM)
-        try:
-            hub.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(hub.pid, signal.SIGKILL)
+        _end(hub)
     assert collected(tmp_path / "week", *USERS).stdout.startswith("2 of 3 users collected")
     command = ["grade", str(tmp_path / "week"), "--only", "01", "--no-sandbox", "--out", str(tmp_path / "marks.csv")]
     assert main(command) == 0
     with (tmp_path / "marks.csv").open(newline="", encoding="utf-8") as file:
         right = {(row["student"], row["exercise"]) for row in csv.DictReader(file) if row["state"] == "right"}
     assert right == {(name, "neuron.loops") for name in SOLVING}
+
+
+def _end(hub: subprocess.Popen) -> None:
+    """End the Hub, its proxy and its users' servers."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(hub.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            hub.wait(30)
 
 
 def _wait_for(port: int, hub: subprocess.Popen, log: Path) -> None:

@@ -29,11 +29,11 @@ def test_every_entry_has_its_row_and_its_reason(group):
     assert set(found) == {path.name for path in group.iterdir()} and len(found) == 70
     assert {name for name, each in found.items() if not each.texts} == set(made_class.UNREAD)
     for name, reason in made_class.UNREAD.items():
-        assert reason in found[name].problems[0], name
+        assert reason in found[name].reason, name
     for name, said in made_class.SAID.items():
         assert any(said in each for each in (*found[name].notes, *found[name].problems)), name
     quiet = set(found) - set(made_class.UNREAD) - set(made_class.SAID)
-    assert not any(found[name].notes or found[name].problems for name in quiet)
+    assert not any(found[name].notes or found[name].problems or found[name].reason for name in quiet)
 
 
 @pytest.mark.full
@@ -57,8 +57,10 @@ def test_the_class_is_marked(group, tmp_path, capsys):
     assert not [row for row in marks if row["state"] == "wrong" and row["kind"] != "unreadable"]
     assert totals["zip_00"]["days late"] == "1" and totals["zip_01"]["days late"] == ""
     alike = {row["student"]: row["alike"] for row in marks if f"{row['exercise']}.cu" == made_class.COPIED}
-    copies = [name for name in totals if name.startswith("copy_")]
-    assert len(copies) == 3 and all("ordinary_00" in alike[name] or "copy_" in alike[name] for name in copies)
+    found = {name for name, whose in alike.items() if whose and "the course" not in whose}
+    assert found == {"ordinary_00", "copy_names", "copy_dead", "copy_order"}
+    assert all(alike[name].count("%") == 3 for name in found)
+    assert {alike[f"ordinary_{number:02}"].startswith("the course") for number in range(1, 5)} == {True, False}
     with (tmp_path / "marks_roster.csv").open(newline="", encoding="utf-8") as file:
         grades = {row["Full name"]: row["Grade"] for row in csv.DictReader(file)}
     assert grades.pop("Moodle 8") == "" and all(float(grade) > 0 for grade in grades.values()) and len(grades) == 8

@@ -6,7 +6,6 @@ python -m nnclassroom.handing_out.readme        its text, for a hand-out in anot
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 
 from nncourse.errors import CourseError
 from nncourse.language import ROOT, current
@@ -57,8 +56,8 @@ def text(language: str) -> str:
     environment = os.environ | {"NNCOURSE_LANG": language, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, env=environment, cwd=ROOT)
     if done.returncode:
-        said: Sequence[str] = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise CourseError(f"the README in {language} cannot be made: {said[-1] if said else 'no reason'}")
+        said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise CourseError(f"the README in {language} cannot be made: {said}")
     return done.stdout.decode("utf-8")
 
 

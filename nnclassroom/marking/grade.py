@@ -155,8 +155,8 @@ def _counted(submissions: Sequence[Submission]) -> Iterator[str]:
     if absent:
         yield f"nothing came from {', '.join(absent)}"
     for each in submissions:
-        for said in each.problems if not each.texts else ():
-            yield f"not read: {each.entry}: {said.removeprefix('submission: ')}"
+        if not each.texts:
+            yield f"not read: {each.entry}: {each.reason}"
         for said in (*each.notes, *each.problems) if each.texts else ():
             yield f"look at this: {each.entry}: {said}"
     read, older = sum(bool(each.texts) for each in submissions), sum(each.replaced for each in submissions)
@@ -195,8 +195,8 @@ def _answer(given: Submission, exercise: Exercise, terms: Terms) -> Task | Judge
     """The text to judge; or the verdict, if there is nothing to judge."""
     cuda = exams.is_cuda(exercise.kernel)
     file, title = file_of(exercise), f"{exercise.operation} ({exercise.kernel})"
-    if said := given.problem_of("submission"):
-        return Judged("missing", f"{title}: {said}")
+    if given.reason:
+        return Judged("missing", f"{title}: {given.reason}")
     if said := given.problem_of(file):
         return Judged("unreadable", f"{title}: {said}")
     if file not in given.texts:

@@ -75,7 +75,9 @@ class Standing:
         if self.days_late:
             days = "1 day" if self.days_late == 1 else f"{self.days_late} days"
             late = f"{days} late, {100 * self.share:g} % of the points are left"
-        return tuple(filter(None, (*self.submission.notes, *self.submission.problems, late)))
+        given = self.submission
+        problems = () if given.reason in given.problems else given.problems
+        return tuple(filter(None, (*given.notes, given.reason, *problems, late)))
 
 
 def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mapping[str, float]) -> dict[str, float]:

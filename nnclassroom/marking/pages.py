@@ -167,8 +167,7 @@ def _alike(alike: Mapping[str, Comparison]) -> str:
     for key, found in sorted(alike.items(), key=lambda item: (-item[1].length, item[0])):
         for group in found.groups():
             shares = [100 * pair.share for pair in found.pairs if pair.one in group]
-            least, most = f"{min(shares):.0f}", f"{max(shares):.0f}"
-            lines.append(f"{key}: {_few(group)}, {least if least == most else f'{least} to {most}'} %")
+            lines.append(f"{key}: {_few(group)}, {min(shares):.0f} to {max(shares):.0f} %")
     of_the_course = {key: sorted(found.of_the_course) for key, found in alike.items() if found.of_the_course}
     took = [f"{key}: {_few(names)}" for key, names in of_the_course.items()]
     left = f"<p>{len(lines) - MOST_GROUPS} more groups stand in the table.</p>" if len(lines) > MOST_GROUPS else ""

@@ -36,7 +36,8 @@ class Submission:
     student: str
     texts: dict[str, str] = field(default_factory=dict)
     attempts: dict[str, Counter] = field(default_factory=dict)  # "operation.kernel" -> number of each kind of verdict
-    problems: tuple[str, ...] = ()  # what was not read: "file: reason", or "submission: reason"
+    reason: str = ""  # why nothing was read at all
+    problems: tuple[str, ...] = ()  # what was not read: "file: reason"
     notes: tuple[str, ...] = ()  # what was read otherwise than it was named
     entry: str = ""  # its name in the class's folder; "" where nothing was handed in
     time: datetime | None = None
@@ -77,8 +78,8 @@ def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | No
     if listed:
         for row, name in enumerate(listed.names):
             if name and name not in found:
-                back, nothing = listed.feedback(row), ("submission: nothing handed in",)
-                found[name] = [Submission(name, problems=nothing, row=row, feedback=back)]
+                back = listed.feedback(row)
+                found[name] = [Submission(name, reason="nothing handed in", row=row, feedback=back)]
     return [replace(newest(own), replaced=len(own) - 1) for _, own in sorted(found.items())]
 
 
@@ -92,7 +93,7 @@ def newest(given: Sequence[Submission]) -> Submission:
     of_what = "by its record" if chosen.is_recorded else "by the file's date"
     when = f"{chosen.time:%Y-%m-%d %H:%M}" if chosen.time else "no date"
     note = f"of {len(given)} hand-ins {chosen.entry} counts, of {when} {of_what}"
-    unread = [f"{each.entry}: not read: {said}" for each in given if not each.texts for said in each.problems[:1]]
+    unread = [f"{each.entry} is not read: {each.reason}" for each in given if not each.texts]
     return replace(chosen, notes=(*chosen.notes, note, *(unread if chosen.texts else ())))
 
 
@@ -129,24 +130,22 @@ def read(path: Path, student: str, known: Collection[str] = ()) -> Submission:
     """The submission in one entry: a folder, an archive or a notebook. It has a problem if there is nothing in it."""
     made = Submission(student, entry=path.name)
     if path.is_symlink():
-        return replace(made, problems=("submission: a link, which is not followed",))
+        return replace(made, reason="a link, which is not followed")
     name = path.name.lower()
     if not (path.is_dir() or is_archive(name) or name.endswith(".ipynb")):
-        said = f"submission: {path.name} is not read: wanted a .zip, a .tar.gz, a folder or a notebook"
-        return replace(made, problems=(said,))
+        return replace(made, reason="wanted a .zip, a .tar.gz, a folder or a notebook")
     try:
         with pieces.opened(path) as found:
             made = replace(_made(made, found, known), entry=path.name)
     except UNREADABLE as error:
-        what = "the folder" if path.is_dir() else "the file"
-        return replace(made, problems=(f"submission: {what} cannot be read ({reason_of(error)})",))
-    if made.texts or made.problems:
+        return replace(made, reason=f"cannot be read: {reason_of(error)}")
+    if made.texts or made.reason:
         return _dated(made, path)
     archives = sorted(each for each in path.iterdir() if is_archive(each.name)) if path.is_dir() else []
     if archives:  # as learning platforms store what a student uploads
         inside = newest([read(each, student, known) for each in archives])
         return replace(inside, entry=path.name)
-    return _dated(replace(made, problems=(_why_empty(found),)), path)
+    return _dated(replace(made, reason=made.problems[0] if made.problems else _why_empty(found)), path)
 
 
 def _dated(made: Submission, path: Path) -> Submission:
@@ -159,10 +158,10 @@ def _why_empty(found: Sequence[Piece]) -> str:
     names = [each.place.name for each in found]
     closed = [name for name in names if name.lower().endswith((*CLOSED, *pieces.ARCHIVES))]
     if closed:
-        return f"submission: {closed[0]} is not read: wanted a .zip or a .tar.gz"
+        return f"{closed[0]} is not read: wanted a .zip or a .tar.gz"
     if any(name.endswith(".ipynb") for name in names):
-        return "submission: no filled-in exercise in its notebooks"
-    return f"submission: no kernel in it, {len(names)} other files" if names else "submission: nothing in it"
+        return "no filled-in exercise in its notebooks"
+    return f"no kernel in it, {len(names)} other files" if names else "nothing in it"
 
 
 def _made(made: Submission, given: Sequence[Piece], known: Collection[str]) -> Submission:
@@ -170,7 +169,7 @@ def _made(made: Submission, given: Sequence[Piece], known: Collection[str]) -> S
     given = [each for each in given if not any(map(is_hidden, each.place.parts))]
     folders = _folders([each.place for each in given], known)
     if len(folders) > 1:
-        return replace(made, problems=("submission: wanted one folder of kernels in it",))
+        return replace(made, reason="wanted one folder of kernels in it")
     texts: dict[str, str] = {}
     problems: list[str] = []
     notes: list[str] = []
@@ -240,7 +239,8 @@ def _from_notebooks(given: Sequence[Piece], texts: dict[str, str], problems: lis
         new = {name: text for name, text in answers.items() if name not in texts and len(text) <= MOST_TEXT}
         texts |= new
         if new:
-            notes.append(f"{each.place.name}: read from its cells: {', '.join(sorted(new))}")
+            answers_in_words = "1 answer" if len(new) == 1 else f"{len(new)} answers"
+            notes.append(f"{each.place.name}: {answers_in_words} read from its cells")
 
 
 def _text(piece: Piece, most: int, problems: list[str]) -> str | None:

@@ -77,7 +77,7 @@ def keep(folder: Path, questions: str, name: str, kernel: str, text: str, line: 
     try:
         fault = worker.call(examined, questions, name, kernel, text, launch, seconds=LIMIT)
     except CourseError as error:
-        kept_kernels.note(folder, f"{name}.{kernel}", "not kept")
+        kept_kernels.note(folder, f"{name}.{kernel}", "refused")
         return f"✗ {title}: {error}. Not kept.{stays}{clock}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
