@@ -10,10 +10,6 @@ from .exercises.nb08_to_10 import A4000 as A4000
 from .exercises.nb08_to_10 import PretendGpu as PretendGpu
 from .exercises.own_backend import choose as choose
 from .exercises.solutions import solution as solution
-from .experiment.plan import Plan as Plan
-from .experiment.plan import jobs as jobs
-from .experiment.plan import parsed_devices as parsed_devices
-from .experiment.thesis import THESIS as THESIS
 from .figures import overheads as overheads
 from .figures import picture as picture
 from .figures import recorded as recorded

@@ -1,5 +1,7 @@
 """What notebook 14 shows: figures over layers, the plan of a network, and tables of what was recorded."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -45,7 +47,7 @@ ABOUT = {"machine": "A chip, 99 multiprocessors", "date": "2026-11-23"}
 
 
 def test_what_is_not_recorded_is_said_in_one_line(results):
-    for shown in (recorded.convolutions, recorded.step, recorded.devices):
+    for shown in (recorded.convolutions, recorded.step, recorded.devices, recorded.experiment):
         assert shown().startswith("not recorded yet: python -m benchmarks.") and "\n" not in shown()
 
 
@@ -73,6 +75,19 @@ def test_a_step_is_shown_by_operation(results):
     assert lines["op0"][1:] == ["20.0", "ms", "10.3%"]
     assert lines["3 others"][2:] == ["39", "21.0", "ms", "10.8%"]
     assert lines["together"][1:] == ["105", "195.0", "ms", "100.0%"]
+
+
+def test_long_runs_of_a_kind_are_a_line_with_their_means(results, tmp_path):
+    run = {"kind": "gpu", "count": 2, "batch": 256, "epochs": 10, "partial": False, "machine": "A chip, 2 cores"}
+    run |= {"seconds": {"train": [2.0, 1.0, 1.0]}, "accuracies": [0.1, 0.3, 0.8], "date": "2026-11-26T10:00:00"}
+    folder = tmp_path / "experiment" / "runs"
+    folder.mkdir(parents=True)
+    for number, accuracy in enumerate((0.7, 0.8)):
+        (folder / f"gpu2-run{number}.json").write_text(json.dumps(run | {"accuracy": accuracy}))
+    (folder / "cpu1-run1.json").write_text(json.dumps(run | {"kind": "cpu", "accuracy": 0.1}))
+    _, line, where = recorded.experiment().splitlines()
+    assert line.split()[:2] == ["2", "GPUs,"] and line.split()[-6:] == ["10", "2", "1.00", "s", "30.0%", "75.0%"]
+    assert where == "recorded, A chip, 2026-11-26"
 
 
 def test_devices_are_compared_with_the_mean_of_each_alone(results):

@@ -133,3 +133,34 @@ def test_where_something_is_missing_one_line_says_so_and_the_notebook_goes_on(mo
     engines.px("--seconds 5", "1 / 0")
     assert capsys.readouterr().out == ""
     assert "no mpi4py and no ipyparallel here" in engines.why_not() and "simulated group" in engines.why_not()
+
+
+PROGRAM = """
+import os, sys
+from nncourse.parallel import MPIGroup
+
+group = MPIGroup()
+if group.rank == 0:
+    print("of", group.size, flush=True)
+group.barrier()
+if group.rank == 1 and sys.argv[1:] == ["fails"]:
+    os._exit(3)  # without MPI_Finalize, which would wait
+group.barrier()
+"""
+
+
+@needs_mpi
+def test_a_program_runs_under_mpiexec_and_one_process_that_fails_ends_all(tmp_path, capfd):
+    path = tmp_path / "mine.py"
+    path.write_text(PROGRAM, "utf-8")
+    assert engines.mpiexec(2, str(path))
+    assert capfd.readouterr().out == f"$ mpiexec -n 2 python {path}\nof 2\n"
+    assert not engines.mpiexec(2, str(path), "fails")
+    command, said, *_, end = capfd.readouterr().out.splitlines()
+    assert command.endswith("mine.py fails") and said == "of 2" and end.endswith("mpiexec ended all")
+
+
+def test_without_mpi_a_program_is_not_run_and_a_line_says_why(monkeypatch, capsys):
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    assert not engines.mpiexec(2, "nothing.py")
+    assert "no mpi4py" in capsys.readouterr().out

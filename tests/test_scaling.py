@@ -73,6 +73,7 @@ def test_two_processes_are_measured():
     messages, source = nb13.measure_messages([4, 4096], rounds=2)
     assert source == "measured here" and min(map(min, messages.values())) > 0
     assert_whole(nb13.plot_messages(messages, Link(1e-6, 1e9)))
+    assert 0 < nb13.measure_all_reduce(4096) < 1
 
 
 @NEEDS_MPI
@@ -94,6 +95,7 @@ def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch,
     assert steps.exchange[8][0] == pytest.approx(ring_seconds(nb13.MADE_UP, nb13.GRADIENT, 2))
     assert_whole(nb13.plot_steps(steps))
     assert nb13.measure_messages([4, 64])[1].startswith("made up: ")
+    assert nb13.measure_all_reduce(4096) == ring_seconds(nb13.MADE_UP, 4096, 2)
     assert nb13.measure_shares(64, [0]) is None and "not measured: wanted mpi4py" in capsys.readouterr().out
 
 
@@ -195,26 +197,13 @@ def _strings(value):
 def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tmp_path, monkeypatch):
     monkeypatch.setattr(overheads, "RESULTS", tmp_path)
     overheads.recorded.cache_clear()
-    for text in (recorded.training_on_cpu(), recorded.training_on_gpus(), recorded.small_networks()):
+    for text in (recorded.training_on_cpu(), recorded.small_networks()):
         assert "not recorded yet" in text and "\n" not in text
     overheads.recorded.cache_clear()
     head = {"machine": "A machine, 2 cores", "date": "2026-11-22"}
     seconds = {"256": {"one process": [1.0, 1.2, 1.0], "2 processes": [2.0, 1.0, 1.25]}}
     on_cpu = head | {"sizes": [784, 192, 10], "processes": 2, "seconds": seconds, "exchange": [1e-4]}
     (tmp_path / "devices_cpu.json").write_text(json.dumps(on_cpu))
-    one = {"library": "nncourse", "images_a_second": 2000.0, "over_alone": 1.0, "efficiency": 1.0, "devices": [0]}
-    both = one | {"devices": [0, 1], "over_alone": 1.98, "efficiency": 0.99, "edp_over_alone": 0.51}
-    long = one | {"devices": list(range(12))}
-    on_gpu = head | {
-        "setting": {"depth": 34, "batch": 128},
-        "scaling": [one, long, both],
-        "not_measured": ["no CPU meter"],
-    }
-    (tmp_path / "devices_gpu.json").write_text(json.dumps(on_gpu))
     lines = recorded.training_on_cpu().splitlines()
     assert re.search(r"256 .* 0\.80 +0\.50 to 1\.20", lines[1]) and lines[-1] == "recorded, A machine, 2026-11-22"
-    lines = recorded.training_on_gpus().splitlines()
-    assert re.search(r"nncourse on 0, 1 .*1\.980 +0\.990 +– +– +– +0\.510 +–", lines[3])
-    assert len({len(line) for line in lines[:4]}) == 1  # a long name keeps its columns
-    assert lines[-1] == "recorded, A machine, 2026-11-22" and "no CPU meter" in lines
     overheads.recorded.cache_clear()

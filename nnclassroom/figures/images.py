@@ -22,18 +22,21 @@ def plot_images(
     across: int = 6,
     signed: bool = False,
     largest: float | None = None,
+    numbers: bool = True,
 ) -> Described:
     """Draw images (height, width) in rows of `across`, each with its name and its range of numbers.
 
     signed: draw 0 white, negative numbers orange, positive ones blue. Otherwise only images with negative numbers are
     drawn so, and others grey, with 0 black.
     largest: the number with the strongest colour; if None, the largest of each image.
+    numbers: write the range below each image.
     words: begin the text alternative; then names and ranges follow, or all numbers of images as small as a filter.
     """
     across = min(across, len(images))
     down = -(-len(images) // across)
     side = min(2.2, WIDEST / across)
-    figure = Figure(figsize=(side * across, (side + 0.35) * down + 0.35 * bool(title)), dpi=100, layout="constrained")
+    tall = side * min(max(np.shape(image)[0] / np.shape(image)[1] for image in images.values()), 1) + 0.35
+    figure = Figure(figsize=(side * across, tall * down + 0.35 * bool(title)), dpi=100, layout="constrained")
     figure.set_facecolor("none")
     if title:
         figure.suptitle(title, fontsize=11, color=BOTH_INK)
@@ -47,7 +50,8 @@ def plot_images(
         axes.imshow(image, vmax=most, **colours)
         ranges.append(f"{name}: {span}".replace("-", "−"))
         axes.set_title(name, fontsize=9, color=BOTH_INK)
-        axes.set_xlabel(span, fontsize=8, color=BOTH_INK)
+        if numbers:
+            axes.set_xlabel(span, fontsize=8, color=BOTH_INK)
         axes.set(xticks=(), yticks=())
         axes.spines[:].set_color(BOTH_INK)
     for axes in places[len(images) :]:

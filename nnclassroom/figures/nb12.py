@@ -350,7 +350,8 @@ def plot_gantt(
                     axes.text(left + width / 2, place, NUMBERED[what].format(span.number), **middle)
     axes.set_yticks(range(len(rows)), rows.values(), fontsize=9)
     axes.set(xlabel=f"time, {unit}", xlim=(0, (end - start) * scale), ylim=(len(rows) - 0.5, -0.5))
-    there = [what for what in STYLES if any(span.what == what and span.end > span.start for span in shown)]
+    least = 1e-6 * (end - start)  # what a member receives while it sends takes no time of its own
+    there = [what for what in STYLES if any(span.what == what and span.end - span.start > least for span in shown)]
     marks = [Patch(facecolor=STYLES[what].colour, hatch=STYLES[what].hatch, edgecolor="0.7") for what in there]
     said = [STYLES[what].label for what in there]
     figure.legend(marks, said, loc="outside lower center", ncols=len(said), frameon=False, fontsize=9)

@@ -30,6 +30,7 @@ __all__ = [
     "example_power",
     "fit_steps",
     "link_in_words",
+    "measure_all_reduce",
     "measure_messages",
     "measure_shares",
     "measure_steps",
@@ -105,6 +106,13 @@ def measure_messages(sizes: Sequence[int], **options: Any) -> tuple[Runs, str]:
     if why := why_no_processes():
         return {size: [MADE_UP.seconds(size)] for size in sizes}, f"made up: {why}"
     return _numbered(together(scaling.messages, 2, sizes=list(sizes), **options)[0]), "measured here"
+
+
+def measure_all_reduce(size: int, processes: int = 2) -> float:
+    """The shortest seconds of an all-reduce of `size` bytes after a barrier; without MPI, those of a ring."""
+    if why_no_processes():
+        return ring_seconds(MADE_UP, size, processes)
+    return min(together(scaling.all_reduces, processes, size=size)[0])
 
 
 def measure_shares(batch: int, tried: Sequence[float], **options: Any) -> dict[str, Any] | None:

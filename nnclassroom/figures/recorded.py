@@ -1,14 +1,13 @@
 """Recorded results of GPUs and of several devices, as text with machine and date; one line if there are none.
 
 training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices_cpu`
-training_on_gpus()    results/devices_gpu.json, by `python -m benchmarks.devices_gpu`
-devices()             the same, one GPU and several
+devices()             results/devices_gpu.json, by `python -m benchmarks.devices_gpu`: ResNet-34 on one GPU and several
 small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
 networks("dense")     results/networks-*.json, by `python -m benchmarks.networks`: dense networks on GPUs, or "images"
 launching()           results/recorded.json, by `python -m benchmarks.recorded`: steps launched from Python and recorded
 convolutions()        results/gpu.json: those of ResNet-34 by the course's kernels, by cuDNN and by PyTorch
 step()                results/resnet.json: a training step of ResNet-34 beside PyTorch's, and where the time goes
-thesis()              the Cantabria thesis's own table
+experiment()          results/experiment, by `python -m benchmarks.experiment`: accuracies of long runs of ResNet-34
 
 Measured on this machine's GPU or, without one, recorded by `python -m benchmarks.overheads`:
 sums()                the mean squared error of 16.8 million numbers
@@ -17,10 +16,10 @@ orders()              a dense layer, its weights stored in rows and in columns; 
 counting()            confusion_matrix with atomics, by the number of cells
 """
 
+import json
 import statistics
 from collections.abc import Sequence
 
-from nnclassroom.experiment.thesis import THESIS, THESIS_COLUMNS
 from nnclassroom.figures import overheads
 from nnclassroom.figures.waits import SIDE
 from nnclassroom.formats import duration, times_as_fast
@@ -54,24 +53,6 @@ def training_on_cpu() -> str:
     sizes = "-".join(map(str, found["sizes"]))
     about = f"{sizes}, a batch for each process; an all-reduce takes {duration(statistics.median(found['exchange']))}"
     return "\n".join([table(heads, lines), about, overheads.recorded_where("devices_cpu")])
-
-
-def training_on_gpus() -> str:
-    """ResNet on one GPU and on several: a line for each library and choice of devices."""
-    if not (found := overheads.recorded("devices_gpu")):
-        return _missing("ResNet-34 on several GPUs", "devices_gpu")
-    setting = found["setting"]
-    heads = ["", "images/s", "speedup", "efficiency", "energy", "above idle", "of all", "EDP", "of all"]
-    lines = []
-    keys = [f"{name}_over_alone" for name in ("joules", "joules_above_idle", "joules_of_all", "edp", "edp_of_all")]
-    for each in found["scaling"]:
-        name = f"{each['library']} on {', '.join(map(str, each['devices']))}"
-        cells = [f"{each['images_a_second']:,.0f}", f"{each['over_alone']:.3f}", f"{each['efficiency']:.3f}"]
-        cells += [f"{each[key]:.3f}" if key in each else "–" for key in keys]
-        lines.append([name, *cells])
-    about = f"ResNet-{setting['depth']}, {setting['batch']} images a GPU; speedup, energy and EDP over one GPU alone"
-    missing = [in_words(each) for each in found.get("not_measured", [])]
-    return "\n".join([table(heads, lines), about, *missing, overheads.recorded_where("devices_gpu")])
 
 
 def small_networks() -> str:
@@ -269,6 +250,23 @@ def _devices_row(library: str, count: int, each: dict) -> list[str]:
     return [name, *speed, joules, *ratios]
 
 
-def thesis() -> str:
-    """The thesis's table of speedup, efficiency, energy, EDP and accuracy."""
-    return f"two Tesla K20m (the Cantabria thesis)\n{table(THESIS_COLUMNS, THESIS)}"
+def experiment() -> str:
+    """The recorded long runs of ResNet-34 by `nncourse experiment`: a line for each number of devices and batch."""
+    runs = [json.loads(path.read_text("utf-8")) for path in sorted(overheads.RESULTS.glob("experiment/runs/*.json"))]
+    kinds: dict[tuple, list[dict]] = {}
+    for run in runs:
+        if run["kind"] == "gpu" and not run["partial"] and run["accuracies"]:
+            kinds.setdefault((run["epochs"], run["count"], run["batch"]), []).append(run)
+    if not kinds:
+        return not_recorded("python -m benchmarks.experiment")
+    lines = []
+    for (epochs, count, batch), some in sorted(kinds.items()):
+        early = [run["accuracies"][: epochs // 5][-1] for run in some]
+        seconds = statistics.median(statistics.median(run["seconds"]["train"]) for run in some)
+        means = [f"{statistics.mean(each):.1%}" for each in (early, [run["accuracy"] for run in some])]
+        name = f"{count} GPU{'s' * (count > 1)}, {batch // count} images each"
+        lines.append([name, str(batch), str(epochs), str(len(some)), f"{seconds:.2f} s", *means])
+    machines = dict.fromkeys(run["machine"].split(",")[0] for some in kinds.values() for run in some)
+    days = [run["date"][:10] for some in kinds.values() for run in some]
+    heads = ["ResNet-34", "batch", "epochs", "runs", "an epoch", "right after a fifth", "at the end"]
+    return f"{table(heads, lines)}\nrecorded, {', '.join(machines)}, {max(days)}"

@@ -22,7 +22,7 @@ TOP = "course"  # the one folder in the .zip
 # What the course needs besides the packages and the notebooks; tests and instructors' pages are left out.
 PATTERNS = ("LICENSE", "Makefile", "pyproject.toml", "setup.py", "environment.yml")
 PATTERNS += ("requirements/*.txt", "tools/setup.py", "datasets/*.*", "slurm/*.*")
-PATTERNS += ("benchmarks/results/*.json",)
+PATTERNS += ("benchmarks/results/*.json", "benchmarks/results/experiment/runs/*.json")
 
 
 def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = False) -> str:

@@ -18,6 +18,7 @@ import re
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,12 +30,14 @@ from typing import Any
 from nnclassroom.arguments import Parser
 from nncourse.errors import CourseError
 from nncourse.parallel.launch import start as starting
+from nncourse.parallel.launch import world
 
 SECONDS = 30.0  # limit of a cell, unless it states another
 OTHERS = 2.0  # seconds for the other ranks once one has failed
 MOST = 4  # processes, unless more are asked for
 PRINTED = 5.0  # seconds to wait for the output of a cell that has ended
 STARTS = 90  # seconds for the processes to start
+ENDED = "====="  # how MPICH's own lines begin, about a process that has failed
 
 
 def why_not() -> str:
@@ -59,6 +62,7 @@ def start(count: int | None = None, seconds: float = SECONDS) -> "Engines | None
     tasks = os.environ.get("SLURM_NTASKS", "")
     usual = int(tasks) if _many_nodes() and tasks.isdecimal() else min(max(2, os.cpu_count() or 2), MOST)
     engines = Engines(usual if count is None else count, seconds)
+    print("starting processes, which takes some seconds …", flush=True)
     engines.begin()
     _kept().append(engines)
     _register()
@@ -73,6 +77,41 @@ def stop() -> None:
     for engines in _kept():
         engines.end()
     _kept().clear()
+
+
+def mpiexec(count: int, *program: str) -> bool:
+    """Run a Python program in several processes of this machine, as `mpiexec -n 2 python mine.py` in a terminal does.
+
+    What they print is shown as it comes, then how they ended. Returns whether all ended well; False where there is no
+    MPI, which a line says.
+    """
+    print(f"$ mpiexec -n {count} python {shlex.join(program)}", flush=True)
+    if reason := why_not():
+        print(reason)
+        return False
+    command = [*starting.mpiexec_command(starting.find_mpiexec(), count), sys.executable, *program]
+    started = subprocess.Popen(
+        command,
+        env=world.without_launcher(os.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert started.stdout
+    try:
+        shown = True
+        for line in started.stdout:
+            shown = shown and not line.startswith(ENDED)
+            if shown and line.strip():
+                print(line, end="", flush=True)
+        status = started.wait()
+    except KeyboardInterrupt:
+        started.terminate()
+        raise
+    if status:
+        print(f"mpiexec: a process ended with status {status}, and mpiexec ended all")
+    return not status
 
 
 @functools.cache

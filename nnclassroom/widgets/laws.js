@@ -8,7 +8,7 @@ export default widget({
     const most = Math.max(2, devices[devices.length - 1]);
     const lowest = Math.min(...frame.strong.values);
     const x = { from: 0.9, to: 1.1 * most, label: "devices K", log: 2 };
-    const speed = { from: Math.min(0.5, lowest / 1.2), to: 1.3 * most, label: "speedup", log: true };
+    const speed = { from: Math.min(0.5, lowest / 1.2), to: 1.3 * most, label: "speedup", log: 2 };
     const share = { from: 0, to: 1.08, label: "efficiency, speedup / K", ticks: [0, 0.2, 0.4, 0.6, 0.8, 1] };
     const [left, right] = twoPlots(pen, theme, width, 305, { x, y: speed }, { x, y: share });
     const ideal = { colour: theme.faint, width: 4 };

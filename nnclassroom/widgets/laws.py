@@ -136,8 +136,9 @@ def plot_laws(title: str = "", **settings: float | str) -> Described:
         left.plot(counts, values, style, color=colour, markersize=5, linewidth=1.2, label=label)
         right.plot(counts, values / counts, style, color=colour, markersize=5, linewidth=1.2)
     most = max(2, chosen.devices)
-    left.set(xlabel="devices K", ylabel="speedup", yscale="log", ylim=(min(0.5, curves.strong.min() / 1.2), 1.3 * most))
+    left.set(xlabel="devices K", ylabel="speedup", ylim=(min(0.5, curves.strong.min() / 1.2), 1.3 * most))
     right.set(xlabel="devices K", ylabel="efficiency, speedup / K", ylim=(0, 1.08))
+    left.set_yscale("log", base=2)
     for axes in (left, right):
         axes.set_xscale("log", base=2)
         axes.set_xlim(0.9, 1.1 * most)

@@ -192,6 +192,17 @@ def messages(world: MPIGroup, sizes: Sequence[int], rounds: int = 7) -> dict[str
     return found
 
 
+def all_reduces(world: MPIGroup, size: int, rounds: int = 50) -> list[float]:
+    """Seconds of an all-reduce of `size` bytes, each after a barrier: nobody has to wait for the others' work."""
+    vector, found = np.zeros(size // 4, np.float32), []
+    for _ in range(rounds):
+        world.barrier()
+        start = time.perf_counter()
+        world.all_reduce(vector)
+        found.append(time.perf_counter() - start)
+    return found
+
+
 # ---- shares of two unequal devices
 
 
