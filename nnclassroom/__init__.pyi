@@ -19,6 +19,8 @@ from .notebook import engines as engines
 from .notebook import report as report
 from .notebook import speedup as speedup
 from .notebook.exercise import exercise as exercise
+from .notebook.waiting import waiting as waiting
+from .notebook.waiting import with_progress as with_progress
 from .timing import anatomy as anatomy
 from .timing import pytorch as pytorch
 from .timing.profiles import step_profile as step_profile

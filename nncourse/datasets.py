@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 FOLDER = COURSE / "datasets"
 DIGITS = tuple("0123456789")
 FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
-MNIST_SETS = {"mnist": DIGITS, "fashion_mnist": FASHION}
+SAMPLE = "mnist_sample"  # some of MNIST's digits, which ship
+MNIST_SETS = {"mnist": DIGITS, "fashion_mnist": FASHION, SAMPLE: DIGITS}
 SHIPPED = {"breast_cancer": ("benign", "malignant"), "digits": DIGITS}
-IMAGES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion_mnist": (1, 28, 28)}  # channels, height, width
+IMAGES = {"digits": (1, 8, 8)} | dict.fromkeys(MNIST_SETS, (1, 28, 28))  # channels, height, width
 SILHOUETTES = "silhouettes"
 SCALINGS = ("none", "normalization", "standardization")
 MOST_PIXELS = (1 << 31) // 9  # of the silhouettes of a class
@@ -87,7 +88,7 @@ def load(
     """Load a shipped set, a generated set, MNIST or Fashion-MNIST by name, or a CSV file by path.
 
     inputs, outputs: widths of the first and last layer, if the data are for a given network.
-    part: "train" or "test"; only the two MNIST sets have a "test" part.
+    part: "train" or "test"; only the sets of MNIST's form have a "test" part.
 
     Raises CourseError for an unknown name, and for data that do not fit the network.
     """
@@ -290,6 +291,8 @@ def mnist(
 ) -> Dataset:
     """MNIST, or Fashion-MNIST: (60000 or 10000, 784) pixels from 0 to 1, row by row, and ten classes, one-hot.
 
+    "mnist_sample" are the 3,000 and 600 digits of MNIST that ship with the course.
+
     folder: of the IDX files; by default $NNCOURSE_DATA/<name> or datasets/<name>, into which missing files are
         downloaded.
     mirrors: where to download them; by default the public mirrors.
@@ -312,19 +315,13 @@ def mnist(
     return Dataset(name, X, _targets(labels, 10), MNIST_SETS[name], pixels, (1, height, width))
 
 
-def mnist_or_digits(part: str = "train", name: str = "mnist") -> Dataset:
-    """MNIST or Fashion-MNIST if its files are on this machine; otherwise the shipped set "digits".
+def mnist_or_digits(part: str = "train") -> Dataset:
+    """MNIST if its files are on this machine; otherwise those of its digits that ship, "mnist_sample".
 
-    Nothing is downloaded. A fifth of the digits is their test part; their pixels are from 0 to 1 too.
-    Raises CourseError for another part or name.
+    Nothing is downloaded. Raises CourseError for another part.
     """
-    _refuse_other_parts(part, name)
-    prefixes = (f"{prefix}-{kind}-ubyte.gz" for prefix in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
-    if all(_at_hand(file, None, name) for file in prefixes):
-        return mnist(part, name=name)
-    digits = load("digits")
-    parts = split(replace(digits, X=digits.X / np.float32(16)), 0.2)
-    return parts[0 if part == "train" else 1]
+    files = (f"{prefix}-{kind}-ubyte.gz" for prefix in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+    return mnist(part, name="mnist" if all(_at_hand(file, None, "mnist") for file in files) else SAMPLE)
 
 
 def credit_card_or_standin() -> tuple[Dataset, Dataset]:
@@ -359,7 +356,9 @@ def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence
         return found
     if folder is not None:
         raise CourseError(f"{folder}: {file} is not there; name the folder that holds the four IDX files of {name}")
-    published = json.loads((FOLDER / "mirrors.json").read_text())[name]
+    published = json.loads((FOLDER / "mirrors.json").read_text()).get(name)
+    if published is None:
+        raise CourseError(f"{FOLDER / name}: {file} is not there; it ships with the course, so get the course again")
     from nncourse.datasets_csv import fetch
 
     return fetch(file, published["md5"][file], mirrors or published["mirrors"], FOLDER / name)

@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import json
 import math
+import os
 import shutil
 import struct
 import threading
@@ -238,6 +239,9 @@ def test_shipped_sets_are_those_of_the_cards():
         assert hashlib.sha256((datasets.FOLDER / f"{name}.csv").read_bytes()).hexdigest() in cards
     for published in json.loads((datasets.FOLDER / "mirrors.json").read_text()).values():
         assert all(md5 in cards for md5 in published["md5"].values())
+    files = list((datasets.FOLDER / datasets.SAMPLE).iterdir())
+    assert len(files) == 4 and sum(file.stat().st_size for file in files) <= 600_000
+    assert all(hashlib.md5(file.read_bytes()).hexdigest() in cards for file in files)
 
 
 def test_load_fits_named_sets_to_a_network():
@@ -251,7 +255,16 @@ def test_load_fits_named_sets_to_a_network():
 
 def test_load_says_what_there_is():
     message = refused(load, "iris")
-    for name in ("breast_cancer", "digits", "moons", "credit_card_standin", "mnist", "fashion_mnist", "CSV file"):
+    for name in (
+        "breast_cancer",
+        "digits",
+        "moons",
+        "credit_card_standin",
+        "mnist",
+        "fashion_mnist",
+        "mnist_sample",
+        "CSV file",
+    ):
         assert name in message
     assert "none.csv: a CSV file is wanted, but it cannot be read" in refused(load, "none.csv")
     assert "no part 'test'" in refused(load, "digits", part="test")
@@ -473,34 +486,48 @@ def no_mnist(tmp_path, monkeypatch) -> Path:
     """The folder that NNCOURSE_DATA names. MNIST is neither there nor in the package, and must not be fetched."""
     own = tmp_path / "datasets"
     own.mkdir()
-    shutil.copy(datasets.FOLDER / "digits.csv", own)
+    shutil.copytree(datasets.FOLDER / datasets.SAMPLE, own / datasets.SAMPLE)
+    shutil.copy(datasets.FOLDER / "mirrors.json", own)
     monkeypatch.setattr(datasets, "FOLDER", own)
     monkeypatch.setattr(datasets_csv, "fetch", lambda *arguments: pytest.fail("it was fetched"))
     monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path / "data"))
     return tmp_path / "data"
 
 
-def test_the_shipped_digits_stand_in_for_mnist_and_say_so(no_mnist):
-    train, test = (datasets.mnist_or_digits(part) for part in ("train", "test"))
-    assert (len(train.X), len(test.X)) == (1438, 359)
-    for data in (train, test):
-        assert data.name == "digits" and data.images.shape[1:] == (1, 8, 8)
+def test_some_of_its_digits_stand_in_for_mnist_and_say_so(no_mnist):
+    for part, each in (("train", 300), ("test", 60)):
+        data = datasets.mnist_or_digits(part)
+        assert data.name == "mnist_sample" and data.images.shape == (10 * each, 1, 28, 28)
+        assert np.bincount(data.labels).tolist() == [each] * 10
         assert data.X.dtype == np.float32 and (data.X.min(), data.X.max()) == (0, 1)
-    rows = np.concatenate([train.X, test.X]) * 16
-    assert sorted(map(bytes, rows)) == sorted(map(bytes, load("digits").X))
-    for wrong in ({"part": "validation"}, {"name": "digits"}):
-        assert "wanted part train or test of mnist or fashion_mnist" in refused(datasets.mnist_or_digits, **wrong)
+    assert "wanted part train or test" in refused(datasets.mnist_or_digits, "validation")
 
 
-@pytest.mark.parametrize("name", ("mnist", "fashion_mnist"))
-def test_mnist_comes_as_images_where_it_is(no_mnist, name):
-    write_mnist(no_mnist / name)
+def test_the_shipped_digits_are_mnist():
+    whole = Path(os.environ.get("NNCOURSE_DATA", "")) / "mnist"
+    if not os.environ.get("NNCOURSE_DATA") or not whole.is_dir():
+        pytest.skip("MNIST is not in NNCOURSE_DATA")
     for part in ("train", "test"):
-        data = datasets.mnist_or_digits(part, name)
-        assert data.name == name and data.image_shape == (1, 4, 3)
+        known = mnist(part)
+        place = {pixels.tobytes(): row for row, pixels in enumerate(known.X)}
+        some = load("mnist_sample", part=part)
+        rows = [place[pixels.tobytes()] for pixels in some.X]
+        assert len(set(rows)) == len(rows) and np.array_equal(known.Y[rows], some.Y)
+
+
+def test_a_course_without_its_digits_says_so(no_mnist):
+    (datasets.FOLDER / datasets.SAMPLE / "train-images-idx3-ubyte.gz").unlink()
+    assert "it ships with the course, so get the course again" in refused(datasets.mnist_or_digits)
+
+
+def test_mnist_comes_as_images_where_it_is(no_mnist):
+    write_mnist(no_mnist / "mnist")
+    for part in ("train", "test"):
+        data = datasets.mnist_or_digits(part)
+        assert data.name == "mnist" and data.image_shape == (1, 4, 3)
         np.testing.assert_array_equal(data.images[:, 0], (IMAGES / 255).astype(np.float32))
-    (no_mnist / name / "t10k-labels-idx1-ubyte.gz").unlink()
-    assert datasets.mnist_or_digits("train", name).name == "digits"  # both parts, or none
+    (no_mnist / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
+    assert datasets.mnist_or_digits("train").name == "mnist_sample"  # both parts, or none
 
 
 def test_a_stand_in_takes_the_place_of_the_credit_card_data_where_a_file_of_them_is_missing(tmp_path, monkeypatch):
@@ -519,7 +546,9 @@ def test_a_stand_in_takes_the_place_of_the_credit_card_data_where_a_file_of_them
 
 def test_mnist_refuses(tmp_path):
     assert "train-images-idx3-ubyte.gz is not there" in refused(mnist, folder=tmp_path)
-    assert "part train or test of mnist or fashion_mnist" in refused(mnist, "validation", folder=tmp_path)
+    assert "part train or test of mnist or fashion_mnist or mnist_sample" in refused(
+        mnist, "validation", folder=tmp_path
+    )
     refused(mnist, folder=tmp_path, name="kmnist")
     for images, labels in ((IMAGES, LABELS[:4]), (IMAGES, LABELS + 1), (LABELS, LABELS), (IMAGES[:0], LABELS[:0])):
         write_mnist(tmp_path, images, labels)

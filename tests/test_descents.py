@@ -33,3 +33,16 @@ def test_courses_show_the_mean_of_the_seeds_and_say_their_range():
 def test_a_schedule_that_rises_first_says_where_it_is_highest():
     shown = nb09.plot_schedules({"flat": constant(0.1), "up": lambda epoch: (1, 2, 0.5)[epoch - 1]}, 3, "Two")
     assert shown.words.endswith("flat from 0.1 to 0.1; up from 1, up to 2 in epoch 2 to 0.5.")
+
+
+def test_curvatures_that_are_as_good_as_zero_are_left_out():
+    shown = nb09.plot_curvatures(np.array([250.0, 50.0, 0.5, 1e-9, -1e-12]), "A bowl")
+    (curve,) = shown.figure.axes[0].get_lines()
+    assert curve.get_ydata().tolist() == [250, 50, 0.5]
+    assert shown.words == "A bowl. 3 curvatures, on a logarithmic axis: 250, 50, then falling to 0.5."
+
+
+def test_sizes_are_counted_over_powers_of_ten():
+    shown = nb09.plot_sizes(np.array([1e-4, 1e-2, 1e-2, 0.1]), "Sizes")
+    assert sum(bar.get_height() for bar in shown.figure.axes[0].patches) == 4
+    assert shown.words == "Sizes. 4 gradients, from 0.0001 to 0.1, most near 0.01."

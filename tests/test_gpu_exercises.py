@@ -20,7 +20,7 @@ from nncourse.cuda.compile import gpu_kernel, resources
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network, training_step
 
-NAMES = ("train_on_gpu", "seconds_a_call", "least_seconds", "occupancy", "blur")
+NAMES = ("train_on_gpu", "seconds_a_call", "least_seconds", "occupancy", "window_columns", "blur")
 OPERATIONS = [getattr(nb08_to_10, name) for name in NAMES]
 KERNELS = [(operation, name) for operation in OPERATIONS for name in operation.kernels]
 SIZES = (30, 60, 10, 1)

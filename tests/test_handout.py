@@ -34,7 +34,8 @@ def course(tmp_path_factory):
 
 def test_a_hand_out_has_what_runs_the_course_and_nothing_that_gives_it_away(course, tmp_path):
     copy = unpacked(course, tmp_path)
-    for name in ("Makefile", "README.md", "tools/setup.py", "requirements/base.txt", "datasets/breast_cancer.csv"):
+    digits = "datasets/mnist_sample/train-images-idx3-ubyte.gz"
+    for name in ("Makefile", "README.md", "tools/setup.py", "requirements/base.txt", digits):
         assert (copy / name).is_file()
     assert (copy / "nncourse/kernels/dense.cu").is_file() and (copy / "cuda_on_cpu/cuda_on_cpu.h").is_file()
     packages = {path.relative_to(ROOT) for path in english_files()}

@@ -91,3 +91,13 @@ def test_the_filter_for_left_edges_finds_those_alone():
     even, left = np.ones((3, 3)), np.array([[0, 1, 1]] * 3)
     answers = [(patch * nb10.LEFT_EDGES).sum() for patch in (even, left, left[:, ::-1], left.T)]
     assert np.sign(answers).tolist() == [0, 1, -1, 0]
+
+
+def test_numbers_stand_in_their_cells_and_marked_ones_are_blue():
+    arrays = {"channel 0": np.array([[1, -2], [0, 3]]), "columns": np.array([[1], [-2]])}
+    shown = nb10.plot_numbers(arrays, {"columns": [(0, 0)]}, "A window.")
+    left, right = shown.figure.axes
+    assert [text.get_text() for text in left.texts] == ["1", "−2", "0", "3"]
+    faces = [cell.get_facecolor()[3] > 0 for axes in (left, right) for cell in axes.patches]
+    assert faces == [False] * 4 + [True, False]
+    assert shown.words == "A window. channel 0: 1 −2; 0 3. columns: 1; −2."

@@ -13,6 +13,7 @@ from nncourse import datasets, device, errors, language
 from nncourse.backend import operations
 from nncourse.errors import CourseError
 from nncourse.kernels.activations import relu, sigmoid
+from nncourse.kernels.backpropagation import bias_gradient
 from nncourse.kernels.convolution import convolution_forward
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.update import adam_update
@@ -357,3 +358,30 @@ def test_where_a_gpu_finds_wrong_values_the_emulator_says_whether_something_was_
     monkeypatch.setattr(emulate, "why_not", lambda: None)
     monkeypatch.setattr(kept_kernels.judge, "check", check)
     assert kept_kernels.check("relu", "naive", CUDA_RIGHT, {"block": [64]}).facts["by"] == said_by
+
+
+COMPILES = """
+def relu(z):
+    a = z.copy()
+    for place in np.ndindex(a.shape):
+        if a[place] < 0:
+            a[place] = 0
+    return a
+"""
+COMPILES_NOT = """
+def bias_gradient(D):
+    return np.array([sum(column) / len(D) for column in D.T.tolist()], D.dtype)  # Numba knows no tolist()
+"""
+
+
+def test_loops_are_compiled_where_numba_knows_all_that_they_do():
+    for operation, text in ((relu, COMPILES), (bias_gradient, COMPILES_NOT)):
+        keep(operation, "loops", text, seconds=1.0)
+    plain, fast = choose("numpy", mine=True), choose("numpy", mine=True, compiled=True)
+    compiled = {name: hasattr(fast.kernels[name].function, "py_func") for name in ("relu", "bias_gradient")}
+    assert compiled == {"relu": True, "bias_gradient": False}
+    assert not hasattr(plain.kernels["relu"].function, "py_func")
+    Z = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    for name in compiled:
+        assert fast.kernels[name].name == "loops" and fast.notes[name] == plain.notes[name] == "yours"
+        assert np.allclose(getattr(fast, name)(Z), getattr(plain, name)(Z))

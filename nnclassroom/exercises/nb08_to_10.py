@@ -4,7 +4,8 @@
     seconds_a_call   the time of a kernel that runs while the CPU continues
     least_seconds    the roofline: the least time that launch, arithmetic and memory allow
     occupancy        the share of a multiprocessor's warps that a kernel fills
-    blur             a tile in shared memory, and the halo around it, in one dimension    notebook 10
+    window_columns   the windows of an image as the columns of a matrix                   notebook 10
+    blur             a tile in shared memory, and the halo around it, in one dimension
 
 The first two take a GPU as an argument. check() passes a simulated one, which notices mistakes and has an exact clock.
 """
@@ -355,6 +356,52 @@ HALO = 2  # as in nb08_to_10.cu
 
 def _means(x):
     return np.convolve(x, np.full(2 * HALO + 1, 1 / (2 * HALO + 1)))[HALO : HALO + len(x)]
+
+
+def _windows(A, k):
+    """The windows (y, x, c, i, j) of an image (c_in, h_in, w_in)."""
+    return np.lib.stride_tricks.sliding_window_view(A, (k, k), (1, 2)).transpose(1, 2, 0, 3, 4)
+
+
+def _columns(windows):
+    return windows.reshape(-1, np.prod(windows.shape[2:])).T
+
+
+def _other_columns(place, A, k):
+    windows = _windows(A, k)
+    yield "rows of C go by channel, then by row and column of the window", _columns(windows.transpose(0, 1, 3, 4, 2))
+    yield "columns of C go through the places row by row", _columns(windows.swapaxes(0, 1))
+    yield "each window is turned over", _columns(windows.swapaxes(3, 4))
+
+
+window_columns = Operation(
+    "window_columns",
+    "C[(c, i, j), (y, x)] = A[c, y+i, x+j]",
+    contract="A (c_in, h_in, w_in), k () int -> C (rows, columns)"
+    " where rows = c_in * k * k, columns = (h_in - k + 1) * (w_in - k + 1), k >= 1, k <= h_in, k <= w_in",
+    reference=lambda A, k: _columns(_windows(A, k)),
+    flops=None,
+    trial=Trial(
+        error_scale=lambda A, k: np.float64(0),
+        edge_cases=("ties", "nan", "infinite"),
+        mistakes=_other_columns,
+        sizes_to_check=[
+            {"c_in": 2, "h_in": 4, "w_in": 5, "k": 3},
+            {"c_in": 1, "h_in": 1, "w_in": 1, "k": 1},
+            {"c_in": 2, "h_in": 3, "w_in": 3, "k": 2},
+            {"c_in": 3, "h_in": 2, "w_in": 6, "k": 2},
+            {"c_in": 1, "h_in": 5, "w_in": 4, "k": 4},  # windows as wide as the image
+        ],
+    ),
+)
+
+
+@window_columns.kernel("numpy", device="cpu")
+def columns(A, k):
+    _, h_in, w_in = A.shape
+    places = [(i, j) for i in range(k) for j in range(k)]
+    met = [A[:, i : h_in - k + 1 + i, j : w_in - k + 1 + j] for i, j in places]
+    return np.stack(met, axis=1).reshape(len(A) * k * k, -1)
 
 
 blur = Operation(

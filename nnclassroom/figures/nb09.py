@@ -1,4 +1,4 @@
-"""Figures of notebook 09: a running mean, and the effect of optimisers and schedules."""
+"""Figures of notebook 09: curvatures, sizes of gradients, a running mean, the effect of optimisers and schedules."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,15 +9,47 @@ from matplotlib.ticker import LogLocator
 
 from nnclassroom.figures.common import plain_numbers
 from nnclassroom.figures.described import Described
-from nnclassroom.figures.images import mosaic
+from nnclassroom.figures.images import mosaic, plot_images
 
-__all__ = ["Described", "mosaic", "plot_courses", "plot_means", "plot_schedules", "plot_search"]
+__all__ = [
+    "mosaic",
+    "plot_courses",
+    "plot_curvatures",
+    "plot_images",
+    "plot_means",
+    "plot_schedules",
+    "plot_search",
+    "plot_sizes",
+]
 
 MARKS = "os^Dv"
 MOST = 3.0  # higher costs are drawn as this one
+FLAT = 1e-6  # lower curvatures are left out
 
 Searches = Mapping[tuple[str, int], Sequence[float]]  # (optimiser, batch size) -> the cost with each learning rate
 Courses = Mapping[tuple[str, int], np.ndarray]  # (optimiser, batch size) -> costs (seeds, epochs)
+
+
+def plot_curvatures(curvatures: np.ndarray, title: str = "") -> Described:
+    """Plot curvatures, the largest first, without those that are as good as 0."""
+    positive = curvatures[curvatures > FLAT]
+    figure = Figure(figsize=(6.5, 3), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(range(1, len(positive) + 1), positive)
+    axes.set(xlabel="direction, the steepest first", ylabel="curvature", yscale="log", title=title)
+    axes.grid(alpha=0.3)
+    words = f"{title}. {len(positive)} curvatures, on a logarithmic axis: {positive[0]:.3g}, {positive[1]:.3g}, "
+    return Described(figure, words + f"then falling to {positive[-1]:.1g}.")
+
+
+def plot_sizes(sizes: np.ndarray, title: str = "") -> Described:
+    """Plot how many gradients have which size."""
+    figure = Figure(figsize=(6.5, 3), layout="constrained")
+    axes = figure.subplots()
+    axes.hist(sizes, np.geomspace(sizes.min(), sizes.max(), 60), color="tab:blue")
+    axes.set(xlabel="size of the gradient", xscale="log", ylabel="how many weights", title=title)
+    words = f"{title}. {len(sizes):,} gradients, from {sizes.min():.1g} to {sizes.max():.2g}, "
+    return Described(figure, words + f"most near {np.median(sizes):.1g}.")
 
 
 def plot_means(numbers: np.ndarray, from_zero: np.ndarray, corrected: np.ndarray, title: str = "") -> Described:

@@ -1,6 +1,6 @@
 """Figures of notebook 10: filtered images, what a filter meets, what a block loads, how often a pixel is read."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +11,15 @@ from nnclassroom.figures.common import INK, draw_arrow, draw_cell, drawing
 from nnclassroom.figures.described import Described
 from nnclassroom.figures.images import WIDEST, plot_images
 
-__all__ = ["LEFT_EDGES", "plot_channels", "plot_counts", "plot_halo", "plot_images", "plot_slices"]
+__all__ = [
+    "LEFT_EDGES",
+    "plot_channels",
+    "plot_counts",
+    "plot_halo",
+    "plot_images",
+    "plot_numbers",
+    "plot_slices",
+]
 
 LEFT_EDGES = np.array([[-1, 0, 1]] * 3)  # a filter for edges from dark on the left to bright on the right
 BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
@@ -91,6 +99,28 @@ def plot_slices(image: np.ndarray, k: int, before: int, after: int) -> Described
         "column j on."
     )
     return Described(figure, words)
+
+
+def plot_numbers(
+    arrays: Mapping[str, np.ndarray], marked: Mapping[str, Collection[tuple[int, int]]], words: str = ""
+) -> Described:
+    """Draw arrays (rows, columns) side by side, a number in each cell; `marked` cells of an array are blue."""
+    wide = [max(2.5, array.shape[1]) for array in arrays.values()]  # cells, to leave room for a title
+    high = max(len(array) for array in arrays.values())
+    inches = min(0.42, (WIDEST - 0.4 * len(wide)) / sum(wide))
+    size = inches * sum(wide) + 0.4 * len(wide), inches * high + 0.5
+    figure, said = Figure(figsize=size, dpi=100, layout="constrained"), []
+    places = figure.subplots(1, len(wide), squeeze=False, width_ratios=wide)[0]
+    for axes, width, (name, array) in zip(places, wide, arrays.items(), strict=True):
+        for (row, column), number in np.ndenumerate(array):
+            blue = (row, column) in marked.get(name, ())
+            _cell(axes, row, column, BLUE if blue else "white", "-", f"{number:g}".replace("-", "−"))
+        axes.set_title(name, fontsize=9, loc="left")
+        axes.set(xlim=(-0.1, width + 0.1), ylim=(high + 0.1, -0.1), aspect="equal")
+        axes.set_axis_off()
+        rows = "; ".join(" ".join(f"{number:g}".replace("-", "−") for number in row) for row in array)
+        said.append(f"{name}: {rows}")
+    return Described(figure, f"{words} {'. '.join(said)}.".strip())
 
 
 def plot_channels(c_in: int, c_out: int, k: int) -> Described:

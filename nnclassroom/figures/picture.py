@@ -14,7 +14,7 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import groupby, product
 from math import prod
 from types import FrameType
 from typing import NamedTuple
@@ -188,6 +188,7 @@ class Panel:
     rows: range
     cells: list[Cell]
     words: str = ""  # about the worst request
+    array: str = ""  # its name; "" for the threads
 
 
 def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
@@ -242,19 +243,31 @@ def _in_words(accesses: Accesses, block: int | None) -> str:
 
 
 def _layout(panels: list[Panel], inches: float) -> tuple[list[tuple[float, float]], float]:
-    """The left and upper edge of each panel and the total height, in inches; no edges if a panel is too wide."""
+    """The left and upper edge of each panel and the total height, in inches; no edges if a panel is too wide.
+
+    Panels of one array stand side by side, if they are not too wide together.
+    """
     places, left, top, high = [], 0.0, 0.0, 0.0
-    for panel in panels:
-        outside = any(cell.style == "beyond" for cell in panel.cells)
-        words = max(0.059 * len(panel.title), 0.051 * len(panel.words))
-        wide = LEFT + max(len(panel.columns) * inches + 0.6 * outside, words) + RIGHT
-        if wide > WIDTH:
+    for _, alike in groupby(panels, lambda panel: panel.array):
+        group = list(alike)
+        widths = [_width(panel, inches) for panel in group]
+        if max(widths) > WIDTH:
             return [], np.inf
-        if left + wide > WIDTH:
+        if sum(widths) <= WIDTH < left + sum(widths):
             left, top, high = 0.0, top + high, 0.0
-        places.append((left, top))
-        left, high = left + wide, max(high, TOP + len(panel.rows) * inches + BOTTOM - 0.12 * (not panel.words))
+        for panel, wide in zip(group, widths, strict=True):
+            if left + wide > WIDTH:
+                left, top, high = 0.0, top + high, 0.0
+            places.append((left, top))
+            left, high = left + wide, max(high, TOP + len(panel.rows) * inches + BOTTOM - 0.12 * (not panel.words))
     return places, top + high
+
+
+def _width(panel: Panel, inches: float) -> float:
+    """Inches of a panel with its title, margins included."""
+    outside = any(cell.style == "beyond" for cell in panel.cells)
+    words = max(0.059 * len(panel.title), 0.051 * len(panel.words))
+    return LEFT + max(len(panel.columns) * inches + 0.6 * outside, words) + RIGHT
 
 
 def _panels(accesses: Accesses, block: int | None) -> list[Panel]:
@@ -322,7 +335,7 @@ def _panel(
     lines = range(lines.start, min(lines.stop, max((cell.row for cell in cells), default=0) + 1))
     xlabel, ylabel = ("cell", "row of 32" if len(lines) > 1 else "") if long else ("column", "row")
     title = _title(title, lines, columns, memory.size)
-    return Panel(title, xlabel, ylabel, columns, lines, cells, words)
+    return Panel(title, xlabel, ylabel, columns, lines, cells, words, memory.name)
 
 
 def _cut(width: int | None, low: int, high: int) -> tuple[range, range, int]:

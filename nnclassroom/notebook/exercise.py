@@ -26,7 +26,8 @@ from nnclassroom.judge import worker
 from nnclassroom.judge.answer import seconds_of_text
 from nnclassroom.judge.verdict import OPEN, Verdict
 from nnclassroom.notebook import cuda_cell, python_cell
-from nnclassroom.pages import page, running_ipython
+from nnclassroom.notebook.waiting import Line, waiting
+from nnclassroom.pages import page
 from nncourse import device as devices
 from nncourse.cuda.compile import resources
 from nncourse.errors import CourseError, refuse_unknown
@@ -124,6 +125,19 @@ def cuda(line: str, body: str) -> Answer:
 
 def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: dict | None = None) -> Answer:
     """Check the text, keep it if it is right, display the outcome."""
+    with waiting(f"{operation.name} ({name}): checking") as line:
+        answer = _judged_and_kept(operation, name, text, is_open, launch, line)
+    line.end(answer.outcome)
+    state = answer.outcome.state
+    if strict() and (state == "wrong" or (_to_be_solved(operation, name) and state == "open")):
+        raise CourseError(answer.outcome.line)
+    return answer
+
+
+def _judged_and_kept(
+    operation: Operation, name: str, text: str | None, is_open: bool, launch: dict | None, line: Line
+) -> Answer:
+    """The answer; a right one is timed and kept. The line says what is being done."""
     course = _course_kernel(operation, name, cuda=bool(launch))
     to_solve = _to_be_solved(operation, name)
     solved = to_solve and name in operation.kernels
@@ -134,10 +148,11 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         kept_kernels.note_attempt(operation, name, verdict)
     if verdict is None:
         kept = _kept(operation, name)
-        line = "open here. Your kept kernel goes on." if kept else "open. The course goes on with its own kernel."
-        outcome = Outcome("open", f"{operation.name} ({name}): {line}")
+        words = "open here. Your kept kernel goes on." if kept else "open. The course goes on with its own kernel."
+        outcome = Outcome("open", f"{operation.name} ({name}): {words}")
         answer = Answer(kept or course, kept or course, outcome)
     elif verdict:
+        line.words = f"{SIGNS['right']} {verdict.line} Timing it beside others, at most some 20 s"
         table, notes = timed(operation, name, text, launch, attempt)
         has_compiler = isinstance(attempt, CudaKernel) and not why_no_nvrtc()
         warnings = list(compiler_warnings(attempt.source))[:MOST_WARNINGS] if has_compiler else []
@@ -161,13 +176,6 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
         notes = (f'Stuck? hint("{operation.name}", "{name}")', f"Not kept. {goes_on}{nowhere}.")
         outcome = Outcome("wrong", verdict.line, (*filter(None, [verdict.numbers]), *notes))
         answer = Answer(kept or course, shown or course, outcome, verdict.case and verdict.case.arguments)
-    if notebook := running_ipython():
-        notebook.display.display(answer.outcome)
-    else:
-        print(answer.outcome)
-    state = answer.outcome.state
-    if strict() and (state == "wrong" or (to_solve and state == "open")):
-        raise CourseError(answer.outcome.line)
     return answer
 
 
