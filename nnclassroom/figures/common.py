@@ -207,13 +207,18 @@ def plot_roofline(
         style = {"linestyle": ("-", "--", ":")[number % 3], "color": "0.35"}
         axes.plot(x, np.minimum(bandwidth * x, rate) / 1e12, label=f"roof: {label}", **style)
     said = [f"roof {label}" for label in roofs]
+    together: dict[tuple[float, int], list[str]] = {}  # what lies on one place: its labels
     for number, (label, (intensity, rate)) in enumerate(dots.items()):
-        axes.plot(intensity, rate / 1e12, "os^Dv<>P*X"[number % 10], color=f"C{number % 10}", label=label, markersize=8)
+        axes.plot(intensity, rate / 1e12, "os^Dv<>P*X"[number % 10], color=f"C{number % 10}", markersize=8)
+        together.setdefault((intensity, round(20 * np.log10(rate))), []).append(label)
         said.append(f"{label}: {intensity:.3g} FLOP per byte, {rate / 1e12:.3g} TFLOP/s")
     axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="rate, TFLOP/s", xscale="log", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     plain_numbers(axes.yaxis)
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    for (intensity, of_rate), labels in together.items():
+        text = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
+        axes.annotate(", ".join(labels), (intensity, 10 ** (of_rate / 20) / 1e12), **text)
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
     return Described(figure, f"Roofline, rate over arithmetic intensity: {'; '.join(said)}.")
 
 

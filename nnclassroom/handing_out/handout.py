@@ -23,7 +23,7 @@ TOP, EXAM_TOP = "course", "exam"  # the one folder in the .zip
 # What the course needs besides the packages and the notebooks; tests and instructors' pages are left out.
 PATTERNS = ("README.md", "LICENSE", "CHANGELOG.md", "Makefile", "pyproject.toml", "environment.yml")
 PATTERNS += ("requirements/*.txt", "tools/setup.py", "tools/lab.py", "docs/*.png", "datasets/*.*", "slurm/*.*")
-PATTERNS += ("benchmarks/results/*.json",)
+PATTERNS += ("docs/report.md", "benchmarks/results/*.json")
 
 
 def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = False, exam: Path | None = None) -> str:
