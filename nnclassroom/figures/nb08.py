@@ -216,6 +216,9 @@ def plot_batches(speed: Lines, quality: Lines, measure: str, title: str = "") ->
     return Described(figure, f"{words} Right, {measure}: {ends_in_words(quality)}")
 
 
+LIMIT_WORDS = {"arithmetic": "arithmetic", "bytes": "bytes", "launch": "launch"}
+
+
 # ---- transfers
 
 
@@ -231,7 +234,8 @@ def traffic_table(counts: Mapping[str, Mixed]) -> str:
         rows.append([words, str(count.launches), str(sent), str(fetched), f"{sum(count.sent + count.fetched):,}"])
     last = "everything, and it stays there"
     rows.append([overheads.MOVED_WORDS[last], rows[-1][1], "0", "0", "0"])
-    return table(["moved to the GPU", "launches", "there", "back", "bytes"], rows)
+    heads = ["moved to the GPU", "launches", "to the GPU", "to the CPU", LIMIT_WORDS["bytes"]]
+    return table(heads, rows)
 
 
 def transfer_costs(trips: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -246,9 +250,9 @@ def plot_transfers(trips: Sequence[Mapping[str, float]], where: str) -> Describe
     sizes, costs = [trip["bytes"] for trip in trips], transfer_costs(trips)
     lines = {
         "to the GPU": (sizes, [trip["there"] for trip in trips]),
-        "back": (sizes, [trip["back"] for trip in trips]),
+        "to the CPU": (sizes, [trip["back"] for trip in trips]),
     }
-    start = f"t0 = {duration(costs['there'])} to the GPU, {duration(costs['back'])} back"
+    start = f"t0 = {duration(costs['there'])} to the GPU, {duration(costs['back'])} to the CPU"
     whole = (
         f"B = {costs['bandwidth'] / 1e9:.1f} GB/s: {costs['there'] * costs['bandwidth'] / 1e3:,.0f} kB in a time of t0"
     )
@@ -290,9 +294,6 @@ def lie_table(cases: Sequence[Mapping[str, float]], limit: float) -> str:
         rows.append(cells)
     heads = ["side", "without waiting", "TFLOP/s", "waiting", "TFLOP/s"]
     return f"{table(heads, rows)}\nat most {limit / 1e12:.0f} TFLOP/s; {overheads.where()}"
-
-
-LIMIT_WORDS = {"arithmetic": "arithmetic", "bytes": "bytes", "launch": "launch"}
 
 
 def least_table(

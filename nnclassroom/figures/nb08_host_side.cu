@@ -98,7 +98,9 @@ static void fetched(std::vector<float>& here, const float* there) {
 
 // ---- blocks
 // So many blocks that each of `wanted` threads has its place: rounded up, which is why kernels have a guard.
-static int blocks(int wanted, int block) { return (wanted + block - 1) / block; }
+static int blocks(int wanted, int block) {
+    return (wanted + block - 1) / block;
+}
 
 // ---- main
 int main(int argc, char** argv) {
