@@ -102,4 +102,5 @@ def occupancy_table(
     for kernel, *of_it in zip(kernels, *shares.values(), strict=True):
         speed = f"{speeds[kernel.name] / 1e12:.1f}" if kernel.name in speeds else "–"
         rows.append([kernel.name, *(f"{share:.1%}" for share in of_it), speed])
-    return f"{table(['kernel', *shares, 'TFLOP/s'], rows)}\nTFLOP/s: {overheads.where('gpu')}"
+    heads = ["kernel", *shares, "TFLOP/s"]
+    return f"{table(heads, rows)}\nTFLOP/s: {overheads.where('gpu')}"
