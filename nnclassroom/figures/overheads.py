@@ -290,16 +290,6 @@ def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, 
     return found
 
 
-def double(device: str = "gpu") -> dict[str, float]:
-    """FLOP per second of the library's matrix product, in single and in double precision."""
-    side = 4096 if device == "gpu" else 768
-    rows, found = np.random.default_rng(0).standard_normal((side, side)), {}
-    for name, dtype in (("single", np.float32), ("double", np.float64)):
-        there = devices.to_device(rows.astype(dtype), device)
-        found[name] = 2 * side**3 / devices.seconds(lambda a=there: a @ a, device, pick=min)
-    return found
-
-
 def sums() -> dict[str, float]:
     """Seconds of the mean squared error of SUM's numbers by each kernel, and by CuPy's ReductionKernel."""
     import cupy
@@ -349,7 +339,7 @@ def counting() -> list[dict]:
 
 MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gpu")} | {
     part.__name__: part
-    for part in (chip, launch, transfers, lie, step, moving, batches, double, sums, weight_gradients, counting)
+    for part in (chip, launch, transfers, lie, step, moving, batches, sums, weight_gradients, counting)
 }
 
 
