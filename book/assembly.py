@@ -17,7 +17,7 @@ from book.markdown import figure, part, table, without_dead_links
 from nnclassroom.handing_out.handout import clean
 
 INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/jupyterhub.md", "slurm/README.md")
-MORE = ("speed.md", "benchmarks/README.md", "datasets/README.md")
+MORE = ("speed.md", "docs/report.md", "benchmarks/README.md", "datasets/README.md")
 HANDOUT = "handout"  # notebooks to download, which are no pages
 IMAGE = re.compile(r"^!\[(?P<words>[^\]]+)\]\((?P<file>[^)]+)\)$", re.MULTILINE)  # in a line of its own
 BY_NUMBER = re.compile(r"\| (?P<number>\d\d\w?) (?P<rest>[^|]*)\|(?P<teaches>[^|]*)\|")

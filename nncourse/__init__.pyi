@@ -2,7 +2,6 @@ from . import datasets as datasets
 from . import device as device
 from .backend import choose as choose
 from .catalogue import find as find
-from .cuda.compile import resources as resources
 from .errors import CourseError as CourseError
 from .group import ALONE as ALONE
 from .kernels.kernel import Kernel as Kernel

@@ -15,7 +15,6 @@ import pytest
 
 import nnclassroom
 import nncourse
-from cuda_on_cpu.nvrtc import why_no_nvrtc
 
 ROOT = Path(__file__).resolve().parents[1]
 DOORS = ("nncourse", "nncourse.model", "nncourse.parallel", "nnclassroom")  # later ones before earlier, in examples
@@ -74,8 +73,6 @@ def test_functions_are_those_of_the_doors_although_files_have_their_names():
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_example_of_a_function_runs(name, my_kernels, monkeypatch):
     monkeypatch.delenv("NNCOURSE_SOLVE", raising=False)
-    if name == "nncourse.resources" and why_no_nvrtc():
-        pytest.skip(why_no_nvrtc())
     known = {name: value for door in DOORS for name, value in offered(door).items()}
     globs = {**known, "np": np, "nncourse": nncourse, "nnclassroom": nnclassroom}
     (example,) = doctest.DocTestFinder(recurse=False).find(FUNCTIONS[name], name, globs=globs)

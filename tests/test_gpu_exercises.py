@@ -135,8 +135,6 @@ def test_epochs_are_timed_by_each_kernel_of_the_device():
     kernels = [kernel for kernel in find("dense_sgd_epoch").kernels.values() if kernel.device == "cpu"]
     assert {"steps", *(kernel.name for kernel in kernels if not kernel.missing())} == found.keys()
     assert {"numpy", "numba"} < found.keys() and min(found.values()) > 0
-    single, double = overheads.double("cpu").values()
-    assert single > 0 and double > 0
 
 
 def test_shares_in_a_confusion_matrix_can_be_read():

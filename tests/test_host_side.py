@@ -1,5 +1,6 @@
 """The CUDA C++ program with its own host side: right, with its errors seen, and emulated as a GPU would behave."""
 
+import re
 import subprocess
 
 import numpy as np
@@ -9,6 +10,7 @@ from refusals import refused
 from cuda_on_cpu import host_program
 from cuda_on_cpu.program import why_no_compiler
 from cuda_on_cpu.source import CudaSource
+from nnclassroom.exercises.catalogue import find
 from nnclassroom.figures import nb08_host_side
 
 emulated = pytest.mark.skipif(bool(why_no_compiler()), reason=str(why_no_compiler()))
@@ -39,10 +41,10 @@ def test_the_step_is_that_of_the_package(block):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("if (k < n_in) W[j * n_in + k] -= rate * g / batch;", "if (k < n_in) W[j * n_in + k] -= rate * g;"),
-        ("else b[j] -= rate * g / batch;", ""),
-        ("D[i * n_out + j] * W[j * n_in + k]", "D[i * n_out + j] * W[k * n_out + j]"),
-        ("fetched(b2, c2);", "fetched(b2, c2), fetched(b2, c2);"),
+        ("dW[j * n_in + k] = sum / batch;", "dW[j * n_in + k] = sum;"),
+        ("sgd_update<<<blocks(m, block), block>>>(c, db, rate, m);", ""),
+        ("A[i * n_in + k] * W[j * n_in + k]", "A[i * n_in + k] * W[k * n_out + j]"),
+        ("fetched(b, c);", "fetched(b, c), fetched(b, c);"),
     ],
 )
 def test_another_result_is_seen(right, wrong, monkeypatch):
@@ -64,9 +66,33 @@ def test_an_error_stops_the_program_with_its_line_and_unchecked_nothing_happens_
 
 @emulated
 def test_a_kernel_that_leaves_its_arrays_is_stopped(monkeypatch):
-    with_text(monkeypatch, "    if (at >= n_out * (n_in + 1)) return;\n", "")
+    with_text(monkeypatch, "    if (j >= n_out || k >= n_in) return;\n", "")
     run = nb08_host_side.run()
     assert run.status != 0 and not run.right and "heap-buffer-overflow" in run.said
+
+
+@pytest.mark.parametrize(
+    ("operation", "output"),
+    [
+        ("dense_forward", "Z"),
+        ("sigmoid", "a"),
+        ("cross_entropy_delta", "D"),
+        ("weight_gradient", "dW"),
+        ("bias_gradient", "db"),
+        ("sgd_update", "W"),
+    ],
+)
+def test_its_kernels_are_the_naive_ones_of_the_course(operation, output):
+    """To the letter, but for extern "C", the names of the kernel and of its result, comments and blanks."""
+
+    def plain(text: str, name: str) -> str:
+        begin = text.index(f"__global__ void {name}(")
+        body = text[begin : text.index("\n}", begin)]
+        return " ".join(re.sub(r"//.*", "", body).replace(f" {name}(", f" {operation}(").split())
+
+    found = find(operation)["naive"]
+    here, there = plain(nb08_host_side.SOURCE.text, operation), plain(found.source.text, found.entry)
+    assert here == (re.sub(r"\bG\b", output, there) if output == "D" else there)
 
 
 def test_every_part_of_the_program_is_shown_beside_what_cupy_does():
@@ -76,7 +102,7 @@ def test_every_part_of_the_program_is_shown_beside_what_cupy_does():
     page = nb08_host_side.Page(parts, nb08_host_side.Run("somewhere", 0, "", np.zeros(1), True, True))
     assert all(words in str(page) for words in nb08_host_side.WITH_CUPY)
     html = page._repr_html_()
-    assert html.count("<tr>") == len(parts) + 1 and "forward&lt;&lt;&lt;" in html and "✓" in html
+    assert html.count("<tr>") == len(parts) + 1 and "dense_forward&lt;&lt;&lt;" in html and "✓" in html
 
 
 def test_no_thread_is_refused():

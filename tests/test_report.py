@@ -21,6 +21,7 @@ from nncourse.epochs import dense_plain
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.dense import dense_forward
+from nncourse.language import ROOT
 from nncourse.model.training import History
 
 RIGHT = "def sigmoid(z):\n    # </pre></li></ol><script>alert(1)</script>\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
@@ -125,6 +126,8 @@ def test_nothing_kept(quick):
     assert f"0 of {len(exercises())} exercises" in page.words
     assert len(page.alts) == 3 and all(page.alts)
     assert all(question in page.words for question in report.QUESTIONS)
+    docs = (ROOT / "docs" / "report.md").read_text("utf-8")
+    assert re.findall(r"(?m)^\d\. (.+)$", docs) == list(report.QUESTIONS)
 
 
 def test_a_half_solved_set_is_judged_anew(quick, work, my_kernels, capsys):

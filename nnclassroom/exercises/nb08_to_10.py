@@ -1,9 +1,9 @@
-"""Operations of the exercises of notebooks 08 and 10: no network calls them, and no backend has kernels for them.
+"""Operations of the exercises of notebooks 08, 08b and 10: no network calls them, and no backend has kernels for them.
 
     train_on_gpu     what is transferred to the GPU and back, and when                    notebook 08
     seconds_a_call   the time of a kernel that runs while the CPU continues
     least_seconds    the roofline: the least time that launch, arithmetic and memory allow
-    occupancy        the share of a multiprocessor's warps that a kernel fills
+    occupancy        the share of a multiprocessor's warps that a kernel fills                     notebook 08b
     window_columns   the windows of an image as the columns of a matrix                   notebook 10
     blur             a tile in shared memory, and the halo around it, in one dimension
 

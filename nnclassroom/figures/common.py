@@ -195,11 +195,15 @@ def plot_lines(
 
 
 def plot_roofline(
-    roofs: Mapping[str, tuple[float, float]], dots: Mapping[str, tuple[float, float]], title: str = ""
+    roofs: Mapping[str, tuple[float, float]],
+    dots: Mapping[str, tuple[float, float]],
+    title: str = "",
+    beside: bool = False,
 ) -> Described:
     """Plot a roofline diagram.
 
     roofs: label -> (bytes per second, FLOP per second); dots: label -> (FLOP per byte, FLOP per second).
+    beside: labels of dots stand beside them, not in the legend; those that lie on each other share a place.
     """
     figure, axes = figure_with_axes(title, width=7.0, height=4.2)
     x = np.geomspace(0.1, 1000, 300)
@@ -207,13 +211,20 @@ def plot_roofline(
         style = {"linestyle": ("-", "--", ":")[number % 3], "color": "0.35"}
         axes.plot(x, np.minimum(bandwidth * x, rate) / 1e12, label=f"roof: {label}", **style)
     said = [f"roof {label}" for label in roofs]
+    shared: dict[tuple[float, int], list[str]] = {}
     for number, (label, (intensity, rate)) in enumerate(dots.items()):
-        axes.plot(intensity, rate / 1e12, "os^Dv<>P*X"[number % 10], color=f"C{number % 10}", label=label, markersize=8)
+        style = {"color": f"C{number % 10}", "label": None if beside else label, "markersize": 8}
+        axes.plot(intensity, rate / 1e12, "os^Dv<>P*X"[number % 10], **style)
+        shared.setdefault((intensity, round(20 * np.log10(rate))), []).append(label)
         said.append(f"{label}: {intensity:.3g} FLOP per byte, {rate / 1e12:.3g} TFLOP/s")
+    for (intensity, decibels), labels in shared.items() if beside else ():
+        place = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
+        axes.annotate(", ".join(labels), (intensity, 10 ** (decibels / 20) / 1e12), **place)
     axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="rate, TFLOP/s", xscale="log", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     plain_numbers(axes.yaxis)
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    place = {"loc": "lower right"} if beside else {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+    axes.legend(frameon=False, fontsize=8, **place)
     return Described(figure, f"Roofline, rate over arithmetic intensity: {'; '.join(said)}.")
 
 

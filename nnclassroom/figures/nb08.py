@@ -1,13 +1,13 @@
-"""Figures of notebook 08: limits on the speed of training, and what a thread and a multiprocessor hold."""
+"""Figures and tables of notebooks 08 and 08b: what a training step waits for on a GPU, and what holds a kernel back."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from nnclassroom.figures import nb08_host_side as host_side
+from nnclassroom.figures import overheads
 from nnclassroom.figures.common import (
     Lines,
     draw_arrow,
@@ -24,22 +24,48 @@ from nnclassroom.figures.common import (
     with_title,
 )
 from nnclassroom.figures.described import Described, WordedFigure
-from nnclassroom.formats import duration
+from nnclassroom.figures.nb03 import plot_ladder
+from nnclassroom.figures.nb08_ladder import (
+    columns,
+    needs_of,
+    needs_table,
+    occupancy_table,
+    plot_room,
+    plot_sums_of_a_thread,
+    roofs_table,
+)
+from nnclassroom.figures.recorded import table
+from nnclassroom.formats import duration, times_as_fast
+from nnclassroom.timing.anatomy import Mixed
 from nnclassroom.timing.profiles import Profile
 
 __all__ = [
+    "columns",
+    "fused_in_words",
     "host_side",
+    "least_table",
+    "lie_table",
+    "moved_in_words",
+    "needs_of",
+    "needs_table",
+    "occupancy_table",
     "plot_amdahl",
-    "plot_bars",
     "plot_batches",
+    "plot_epochs",
+    "plot_ladder",
     "plot_lines",
+    "plot_moved",
     "plot_moved_share",
     "plot_profile",
-    "plot_room",
     "plot_roofline",
+    "plot_room",
     "plot_sums_of_a_thread",
     "plot_there_and_back",
     "plot_timelines",
+    "plot_transfers",
+    "roofs_table",
+    "traffic_table",
+    "transfer_costs",
 ]
 
 
@@ -102,41 +128,6 @@ def plot_there_and_back() -> Described:
     axes.text(5, 1.5, "launch: Z = A Wᵀ + b", ha="center", va="center", color="tab:green")
     axes.set(xlim=(-0.5, 10.5), ylim=(0, 3.2))
     return Described(figure, "One call of dense_forward: three arrays to the GPU, a launch, one array back.")
-
-
-def plot_room(blocks: Mapping[str, tuple[int, int]], places: int) -> Described:
-    """Draw the places for warps on a multiprocessor for each kernel -> (warps of a block, blocks that fit)."""
-    figure, said = Figure(figsize=(8, 2), layout="constrained"), []
-    for axes, (name, (warps, fitting)) in zip(figure.subplots(1, len(blocks)), blocks.items(), strict=True):
-        for place in range(places):
-            colour = f"C{place // warps % 10}" if place // warps < fitting else "white"
-            axes.barh(-(place // 16), 0.9, left=place % 16, height=0.8, color=colour, edgecolor="0.5")
-        those = f"{fitting} block{'s' * (fitting > 1)} of {warps} warps"
-        axes.set_title(f"{name}: {those}", fontsize=10)
-        axes.set(xlabel="places for warps", xticks=[], yticks=[], xlim=(-0.4, 16.3))
-        said.append(f"{name}: {warps * fitting} of {places} places taken, by {those}")
-    return Described(figure, f"Places for warps on one SM. {'; '.join(said)}.")
-
-
-def plot_sums_of_a_thread() -> Described:
-    """Draw what a thread of tiled and one of tiles_1d read and add to at one k."""
-    figure, places = drawing(2, 7, 3.6)
-    for axes, sums, title in zip(places, (1, 8), ("tiled", "tiles_1d"), strict=True):
-        _thread(axes, sums, f"{title}: {sums + 1} readings, {sums} product{'s' * (sums > 1)}")
-    words = "A thread of tiled reads 2 numbers for 1 product, one of tiles_1d 9 numbers for 8 products."
-    return Described(figure, words)
-
-
-def _thread(axes: Axes, sums: int, title: str) -> None:
-    for x, columns, colour, name in ((0, 1, "tab:blue", "A_tile"), (2.5, 8, "tab:green", "sums")):
-        for i, j in np.ndindex(8, columns):
-            taken = i < sums and (name == "A_tile" or j == 2)
-            axes.barh(-i, 0.9, left=x + j, height=0.9, color=colour, alpha=1 if taken else 0.2)
-        axes.text(x + columns / 2, 0.9, name, ha="center", fontsize=9)
-    for j in range(8):
-        axes.barh(3, 0.9, left=2.5 + j, height=0.9, color="tab:orange", alpha=1 if j == 2 else 0.2)
-    axes.text(6.5, 3.9, "W_tile", ha="center", fontsize=9)
-    axes.set_title(title, fontsize=10, pad=14)
 
 
 def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
@@ -223,3 +214,138 @@ def plot_batches(speed: Lines, quality: Lines, measure: str, title: str = "") ->
     plain_numbers(left.xaxis, left.yaxis, right.xaxis)
     words = f"Left, time a sample in µs over the batch size: {ends_in_words(speed)}"
     return Described(figure, f"{words} Right, {measure}: {ends_in_words(quality)}")
+
+
+LIMIT_WORDS = {"arithmetic": "arithmetic", "bytes": "bytes", "launch": "launch"}
+
+
+# ---- transfers
+
+
+def traffic_table(counts: Mapping[str, Mixed]) -> str:
+    """Launches, transfers and bytes of a step, by what is moved to the GPU.
+
+    The last line is that of everything, with arrays that stay there.
+    """
+    rows = []
+    for label, count in counts.items():
+        sent, fetched = len(count.sent), len(count.fetched)
+        words = overheads.MOVED_WORDS.get(label, label)
+        rows.append([words, str(count.launches), str(sent), str(fetched), f"{sum(count.sent + count.fetched):,}"])
+    last = "everything, and it stays there"
+    rows.append([overheads.MOVED_WORDS[last], rows[-1][1], "0", "0", "0"])
+    heads = ["moved to the GPU", "launches", "to the GPU", "to the CPU", LIMIT_WORDS["bytes"]]
+    return table(heads, rows)
+
+
+def transfer_costs(trips: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Seconds of the shortest transfer "there" and "back", and the "bandwidth" of the largest, in bytes a second."""
+    small = [trip for trip in trips if trip["bytes"] <= 4096]
+    shortest = {way: min(trip[way] for trip in small) for way in ("there", "back")}
+    return shortest | {"bandwidth": trips[-1]["bytes"] / trips[-1]["there"]}
+
+
+def plot_transfers(trips: Sequence[Mapping[str, float]], where: str) -> Described:
+    """Plot the time of a transfer over its bytes; the title has t0 and the bandwidth."""
+    sizes, costs = [trip["bytes"] for trip in trips], transfer_costs(trips)
+    lines = {
+        "to the GPU": (sizes, [trip["there"] for trip in trips]),
+        "to the CPU": (sizes, [trip["back"] for trip in trips]),
+    }
+    start = f"t0 = {duration(costs['there'])} to the GPU, {duration(costs['back'])} to the CPU"
+    whole = (
+        f"B = {costs['bandwidth'] / 1e9:.1f} GB/s: {costs['there'] * costs['bandwidth'] / 1e3:,.0f} kB in a time of t0"
+    )
+    shown = plot_lines(lines, "bytes", "time, s", f"One transfer ({where})\n{start}; {whole}")
+    return Described(shown.figure, f"{start}; {whole}. {shown.words}")
+
+
+def plot_moved(measured: Mapping[str, float], calculated: Mapping[str, float], where: str) -> Described:
+    """Plot seconds of a step by what is moved to the GPU, measured, and as hollow marks calculated."""
+    bars, marks = (
+        {overheads.MOVED_WORDS.get(label, label): seconds for label, seconds in times.items()}
+        for times in (measured, calculated)
+    )
+    title = f"A step of 30-60-10-1, batch 10, by what is moved to the GPU ({where})"
+    return plot_bars(bars, "time of a step, s", title, marks=marks)
+
+
+def moved_in_words(measured: Mapping[str, float], calculated: Mapping[str, float]) -> str:
+    """Both orders from fast to slow, and by which factors the calculation is too low."""
+
+    def order(times: Mapping[str, float]) -> str:
+        return " < ".join(overheads.MOVED_WORDS.get(label, label) for label in sorted(times, key=times.__getitem__))
+
+    factors = ", ".join(f"{measured[label] / calculated[label]:.2g}" for label in measured)
+    lines = [f"measured:    {order(measured)}", f"calculated:  {order(calculated)}"]
+    return "\n".join([*lines, f"measured / calculated, from top to bottom: {factors}"])
+
+
+# ---- launches and limits
+
+
+def lie_table(cases: Sequence[Mapping[str, float]], limit: float) -> str:
+    """Times and rates of dense_forward on square matrices, without and with a wait; `limit` in FLOP per second."""
+    rows = []
+    for case in cases:
+        cells = [f"{case['side']:,}"]
+        for way in ("without", "with"):
+            cells += [duration(case[way]), f"{2 * case['side'] ** 3 / case[way] / 1e12:,.2f}"]
+        rows.append(cells)
+    heads = ["side", "without waiting", "TFLOP/s", "waiting", "TFLOP/s"]
+    return f"{table(heads, rows)}\nat most {limit / 1e12:.0f} TFLOP/s; {overheads.where()}"
+
+
+def least_table(
+    names: Sequence[str], floors: Mapping[str, np.ndarray], least: np.ndarray, took: Mapping[str, float]
+) -> str:
+    """Microseconds of a call of each operation: its floors, the highest of them, what it took, and which floor it is.
+
+    floors: "arithmetic", "bytes", "launch" -> seconds of each call.
+    """
+    rows = []
+    for number, name in enumerate(names):
+        each = {floor: seconds[number] for floor, seconds in floors.items()}
+        cells = [f"{1e6 * seconds:.3f}" for seconds in (*each.values(), least[number])]
+        taken = f"{1e6 * took[name]:.1f}" if name in took else "–"
+        rows.append([name, *cells, taken, LIMIT_WORDS[max(each, key=each.__getitem__)]])
+    heads = ["µs, for one call of", *(LIMIT_WORDS[floor] for floor in floors), "at least", "took", "limited by"]
+    return f"{table(heads, rows)}\nGPU: {overheads.where('gpu')}"
+
+
+# ---- epochs
+
+
+def plot_epochs(found: Mapping[str, Mapping[str, float]], where: str) -> Described:
+    """Plot seconds of a step, network -> contender -> seconds, on one axis; the course's are orange."""
+    title = f"Time of a step ({where})"
+    figure = Figure(figsize=(7.0, 1.2 + 1.9 * len(found)), layout="constrained")
+    figure.suptitle(title, fontsize=10)
+    said, places = [], figure.subplots(len(found), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (network, times) in zip(places, found.items(), strict=True):
+        slow_first = dict(sorted(times.items(), key=lambda pair: -pair[1]))
+        colours = ["tab:orange" if _of_the_course(label) else "tab:blue" for label in slow_first]
+        draw_dots(axes, list(slow_first), list(slow_first.values()), size=40, color=colours, fontsize=9)
+        axes.set_title(network, fontsize=9, loc="left")
+        axes.margins(y=0.15)
+        axes.grid(True, axis="x", alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        said.append(f"{network}: {'; '.join(f'{label} {duration(each)}' for label, each in slow_first.items())}.")
+    everything = [each for times in found.values() for each in times.values()]
+    places[-1].set_xlim(min(everything) / 2, max(everything) * 4)
+    places[-1].set_xlabel("time of a step, s")
+    return Described(figure, with_title(title, *said))
+
+
+def _of_the_course(contender: str) -> bool:
+    return contender.split()[0] == "nncourse"
+
+
+def fused_in_words(found: Mapping[str, Mapping[str, float]]) -> str:
+    """How many times as fast as separate kernels one_kernel is, for each network."""
+    lines = []
+    for network, times in found.items():
+        steps, fused = (times.get(f"nncourse {name}") for name in ("steps", "one_kernel"))
+        if steps and fused:
+            lines.append(f"{network}: one_kernel is {times_as_fast(steps / fused)} as fast as steps")
+    return "\n".join(lines)

@@ -1,10 +1,10 @@
-// One training step of a network with one hidden layer, as a CUDA C++ program of its own: sigmoid, mean squared error,
-// plain descent. With CuPy the kernels are the same, and you write none of what stands around them here.
+// One training step of a dense layer, as a CUDA C++ program of its own: sigmoid, binary cross-entropy, plain descent. The
+// kernels are the course's naive ones, to the letter. With CuPy you write none of what stands around them here.
 //
 //     nvcc -O2 nb08_host_side.cu -o host_side
-//     ./host_side BATCH INPUTS HIDDEN OUTPUTS RATE BLOCK < numbers > new_parameters
+//     ./host_side BATCH INPUTS OUTPUTS RATE BLOCK < numbers > new_parameters
 //
-// The numbers are float32: X, Y, W1, b1, W2, b2; the new parameters are W1, b1, W2, b2.
+// The numbers are float32: X, Y, W, b; the new parameters are W, b.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -23,38 +23,46 @@ static void check(cudaError_t code, const char* call, int line) {
 #endif
 
 // ---- kernels
-// A thread computes one element, as everywhere in the course.
-__global__ void forward(const float* A, const float* W, const float* b, float* S,
-                        int batch, int n_in, int n_out) {
-    int at = blockIdx.x * blockDim.x + threadIdx.x, i = at / n_out, j = at % n_out;
-    if (at >= batch * n_out) return;
+__global__ void dense_forward(const float* A, const float* W, const float* b, float* Z,
+                              int batch, int n_in, int n_out) {
+    int j = blockIdx.x * blockDim.x + threadIdx.x;
+    int i = blockIdx.y * blockDim.y + threadIdx.y;
+    if (i >= batch || j >= n_out) return;
     float z = b[j];
-    for (int k = 0; k < n_in; k++) z += W[j * n_in + k] * A[i * n_in + k];
-    S[at] = 1 / (1 + expf(-z));
+    for (int k = 0; k < n_in; k++) z += A[i * n_in + k] * W[j * n_in + k];
+    Z[i * n_out + j] = z;
 }
 
-__global__ void output_delta(const float* S, const float* Y, float* D, int n) {
-    int at = blockIdx.x * blockDim.x + threadIdx.x;
-    if (at < n) D[at] = (S[at] - Y[at]) * S[at] * (1 - S[at]);
+__global__ void sigmoid(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]));
 }
 
-__global__ void hidden_delta(const float* D, const float* W, const float* S, float* below,
-                             int batch, int n_in, int n_out) {
-    int at = blockIdx.x * blockDim.x + threadIdx.x, i = at / n_in, k = at % n_in;
-    if (at >= batch * n_in) return;
-    float g = 0;
-    for (int j = 0; j < n_out; j++) g += D[i * n_out + j] * W[j * n_in + k];
-    below[at] = g * S[at] * (1 - S[at]);
+__global__ void cross_entropy_delta(const float* A, const float* Y, float* D, int batch, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < batch * n) D[i] = A[i] - Y[i];
 }
 
-__global__ void update(float* W, float* b, const float* D, const float* A, float rate,
-                       int batch, int n_in, int n_out) {
-    int at = blockIdx.x * blockDim.x + threadIdx.x, j = at / (n_in + 1), k = at % (n_in + 1);
-    if (at >= n_out * (n_in + 1)) return;
-    float g = 0;
-    for (int i = 0; i < batch; i++) g += D[i * n_out + j] * (k < n_in ? A[i * n_in + k] : 1);
-    if (k < n_in) W[j * n_in + k] -= rate * g / batch;
-    else b[j] -= rate * g / batch;
+__global__ void weight_gradient(const float* D, const float* A, float* dW, int batch, int n_out, int n_in) {
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    int j = blockIdx.y * blockDim.y + threadIdx.y;
+    if (j >= n_out || k >= n_in) return;
+    float sum = 0.0f;
+    for (int i = 0; i < batch; i++) sum += D[i * n_out + j] * A[i * n_in + k];
+    dW[j * n_in + k] = sum / batch;
+}
+
+__global__ void bias_gradient(const float* D, float* db, int batch, int n_out) {
+    int j = blockIdx.x * blockDim.x + threadIdx.x;
+    if (j >= n_out) return;
+    float sum = 0.0f;
+    for (int i = 0; i < batch; i++) sum += D[i * n_out + j];
+    db[j] = sum / batch;
+}
+
+__global__ void sgd_update(float* W, const float* G, float rate, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) W[i] -= rate * G[i];
 }
 
 // ---- read
@@ -88,38 +96,42 @@ static void fetched(std::vector<float>& here, const float* there) {
     fwrite(here.data(), sizeof(float), here.size(), stdout);
 }
 
+// ---- blocks
+// So many blocks that each of `wanted` threads has its place: rounded up, which is why kernels have a guard.
+static int blocks(int wanted, int block) {
+    return (wanted + block - 1) / block;
+}
+
 // ---- main
 int main(int argc, char** argv) {
-    if (argc != 7) return 2;
-    int batch = atoi(argv[1]), n = atoi(argv[2]), h = atoi(argv[3]), m = atoi(argv[4]);
-    float rate = atof(argv[5]);
-    int block = atoi(argv[6]);
-    std::vector<float> X = numbers(batch * n), Y = numbers(batch * m);
-    std::vector<float> W1 = numbers(h * n), b1 = numbers(h), W2 = numbers(m * h), b2 = numbers(m);
-    float *x = sent(X), *y = sent(Y), *w1 = sent(W1), *c1 = sent(b1), *w2 = sent(W2), *c2 = sent(b2);
-    float *s1 = allocated(batch * h), *d1 = allocated(batch * h);  // activations and deltas, hidden
-    float *s2 = allocated(batch * m), *d2 = allocated(batch * m);  // and of the outputs
+    if (argc != 6) return 2;
+    int batch = atoi(argv[1]), n = atoi(argv[2]), m = atoi(argv[3]), block = atoi(argv[5]);
+    float rate = atof(argv[4]);
+    std::vector<float> X = numbers(batch * n), Y = numbers(batch * m), W = numbers(m * n), b = numbers(m);
+    float *x = sent(X), *y = sent(Y), *w = sent(W), *c = sent(b);
+    float *z = allocated(batch * m), *a = allocated(batch * m), *d = allocated(batch * m);
+    float *dw = allocated(m * n), *db = allocated(m);
 
     // ---- launch
-    auto blocks = [=](int threads) { return (threads + block - 1) / block; };
-    forward<<<blocks(batch * h), block>>>(x, w1, c1, s1, batch, n, h);
-    forward<<<blocks(batch * m), block>>>(s1, w2, c2, s2, batch, h, m);
-    output_delta<<<blocks(batch * m), block>>>(s2, y, d2, batch * m);
-    hidden_delta<<<blocks(batch * h), block>>>(d2, w2, s1, d1, batch, h, m);
-    update<<<blocks(m * (h + 1)), block>>>(w2, c2, d2, s1, rate, batch, h, m);
-    update<<<blocks(h * (n + 1)), block>>>(w1, c1, d1, x, rate, batch, n, h);
+    int wide = block < 32 ? block : 32, high = block / wide;  // a block for two axes
+    dim3 two(wide, high);
+    dense_forward<<<dim3(blocks(m, wide), blocks(batch, high)), two>>>(x, w, c, z, batch, n, m);
+    sigmoid<<<blocks(batch * m, block), block>>>(z, a, batch * m);
+    cross_entropy_delta<<<blocks(batch * m, block), block>>>(a, y, d, batch, m);
+    weight_gradient<<<dim3(blocks(n, wide), blocks(m, high)), two>>>(d, x, dw, batch, m, n);
+    bias_gradient<<<blocks(m, block), block>>>(d, db, batch, m);
+    sgd_update<<<blocks(m * n, block), block>>>(w, dw, rate, m * n);
+    sgd_update<<<blocks(m, block), block>>>(c, db, rate, m);
 
     // ---- wait
     CHECK(cudaGetLastError());       // a launch returns no code: was one of them refused?
     CHECK(cudaDeviceSynchronize());  // the launches were only queued: did one of the kernels fail?
 
     // ---- results
-    fetched(W1, w1);
-    fetched(b1, c1);
-    fetched(W2, w2);
-    fetched(b2, c2);
+    fetched(W, w);
+    fetched(b, c);
 
     // ---- free
-    for (float* there : {x, y, w1, c1, w2, c2, s1, s2, d1, d2}) CHECK(cudaFree(there));
+    for (float* there : {x, y, w, c, z, a, d, dw, db}) CHECK(cudaFree(there));
     return 0;
 }

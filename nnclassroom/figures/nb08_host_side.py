@@ -25,7 +25,7 @@ from nncourse.errors import CourseError
 from nncourse.model.network import Network, make_network, training_step
 
 SOURCE = CudaSource.read(Path(__file__).with_suffix(".cu"))
-SIZES, BATCH, RATE = (30, 60, 10), 50, 0.5
+SIZES, BATCH, RATE = (30, 10), 50, 0.5
 MOST_SECONDS = 60
 PART = re.compile(r"^ *// ---- (.+)\n", re.MULTILINE)
 WITH_CUPY = (  # for each part of the program, in order
@@ -36,12 +36,12 @@ WITH_CUPY = (  # for each part of the program, in order
     "cupy.empty(count, np.float32). CuPy keeps a pool: it seldom has to ask CUDA for memory.",
     "cupy.asarray(X): room for it and the copy in one, in the right direction and with the right length.",
     "array.get()",
-    "x, y, w1, c1, w2, c2 = map(cupy.asarray, (X, Y, W1, b1, W2, b2)). "
-    "The result of an array expression needs no room made beforehand.",
-    "kernel((blocks,), (block,), (x, w1, c1, s1, np.int32(batch), …)). In the course it is "
-    "backend.dense_forward(A, W, b), which looks at types, shapes and devices before it launches.",
+    "The same sum, in Python. `%%cuda` makes it from the size of the result and `--block`.",
+    "x, y, w, c = map(cupy.asarray, (X, Y, W, b)). The result of an array expression needs no room made beforehand.",
+    "kernel(grid, block, (x, w, c, z, np.int32(batch), …)), with a tuple for the grid and one for the block. In the "
+    "course it is backend.dense_forward(A, W, b), which looks at types, shapes and devices before it launches.",
     "array.get() waits for all that was queued before it. An error of a kernel is an exception there.",
-    "W1 = w1.get(), and so on.",
+    "W, b = w.get(), c.get()",
     "Nothing: an array that no name refers to goes back to the pool.",
 )
 
@@ -157,4 +157,4 @@ def _problem() -> tuple[Network, np.ndarray, np.ndarray]:
     """The network before the step, samples and targets."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((BATCH, SIZES[0]), dtype=np.float32)
-    return make_network(SIZES), X, random_targets(rng, (BATCH, SIZES[-1]))
+    return make_network(SIZES, cost="binary_cross_entropy"), X, random_targets(rng, (BATCH, SIZES[-1]))

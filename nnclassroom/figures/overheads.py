@@ -93,13 +93,41 @@ def known(what: str):
 
 
 def speeds(side: int = 4096) -> dict[str, float]:
-    """FLOP per second of each kernel of dense_forward on square matrices of this side, measured here or recorded."""
+    """FLOP per second of dense_forward's kernels on square matrices of this side on a GPU, measured or recorded."""
     if devices.gpu_available():
         operation = find("dense_forward")
-        names = [kernel.name for kernel in operation.kernels.values() if kernel.cuda]
+        names = [kernel.name for kernel in operation.kernels.values() if kernel.cuda or kernel.name == "cupy"]
         rows = timing.time_kernels(operation, dict.fromkeys(operation.size_names, side), names)
         return {row.kernel: row.flops / row.seconds for row in rows}
     return {row["kernel"]: 1e12 * row["tflops"] for row in table("dense") if row["side"] == side}
+
+
+def seconds_alone(sizes: tuple[int, ...]) -> dict[str, float]:
+    """Seconds that the calls of each operation of a step take on the GPU, each timed alone."""
+    return {part["operation"]: part["seconds"] for part in known("step")["-".join(map(str, sizes))]}
+
+
+def seconds_a_call(sizes: tuple[int, ...]) -> dict[str, float]:
+    """As seconds_alone(), the mean of a single call."""
+    return {part["operation"]: part["seconds"] / part["calls"] for part in known("step")["-".join(map(str, sizes))]}
+
+
+def batch_lines() -> dict[str, tuple[tuple[int, ...], tuple[float, ...]]]:
+    """Batch sizes, and microseconds a sample on the GPU, for each kernel of dense_sgd_epoch: lines of a figure."""
+    lines: dict[str, tuple[tuple[int, ...], tuple[float, ...]]] = {}
+    for row in known("batches"):
+        x, y = lines.get(f"GPU, {row['kernel']}", ((), ()))
+        lines[f"GPU, {row['kernel']}"] = ((*x, row["batch"]), (*y, 1e6 * row["seconds"]))
+    return lines
+
+
+def step_seconds(sizes: tuple[int, ...], batch: int) -> dict[str, float]:
+    """Seconds of a training step on the GPU by each contender: the course's measured here, else all as recorded."""
+    if devices.gpu_available():
+        return {f"nncourse {name}": batch * each for name, each in epoch_seconds(sizes, batch, "gpu").items()}
+    network = "-".join(map(str, sizes))
+    rows = [row for row in table("epochs") if (row["network"], row["batch"]) == (network, batch)]
+    return {row["contender"]: row["seconds_a_step"] for row in rows}
 
 
 LAYER_WORDS = {  # layers of the benchmark that notebooks 10 and 14 show
@@ -264,16 +292,6 @@ def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, 
     return found
 
 
-def double(device: str = "gpu") -> dict[str, float]:
-    """FLOP per second of the library's matrix product, in single and in double precision."""
-    side = 4096 if device == "gpu" else 768
-    rows, found = np.random.default_rng(0).standard_normal((side, side)), {}
-    for name, dtype in (("single", np.float32), ("double", np.float64)):
-        there = devices.to_device(rows.astype(dtype), device)
-        found[name] = 2 * side**3 / devices.seconds(lambda a=there: a @ a, device, pick=min)
-    return found
-
-
 def sums() -> dict[str, float]:
     """Seconds of the mean squared error of SUM's numbers by each kernel, and by CuPy's ReductionKernel."""
     import cupy
@@ -323,7 +341,7 @@ def counting() -> list[dict]:
 
 MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gpu")} | {
     part.__name__: part
-    for part in (chip, launch, transfers, lie, step, moving, batches, double, sums, weight_gradients, counting)
+    for part in (chip, launch, transfers, lie, step, moving, batches, sums, weight_gradients, counting)
 }
 WAITS: dict[str, Callable] = {part.__name__: part for part in (waits.in_flight, waits.orders)}
 

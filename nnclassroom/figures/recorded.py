@@ -4,6 +4,8 @@ training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices
 devices()             results/devices_gpu.json, by `python -m benchmarks.devices_gpu`: ResNet-34 on one GPU and several
 small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
 networks("dense")     results/networks-*.json, by `python -m benchmarks.networks`: dense networks on GPUs, or "images"
+floors()              results/gpu.json: what limits an epoch in one kernel
+credit_card()         results/gpu.json: 300 epochs of the credit-card data
 launching()           results/recorded.json, by `python -m benchmarks.recorded`: steps launched from Python and recorded
 convolutions()        results/gpu.json: those of ResNet-34 by the course's kernels, by cuDNN and by PyTorch
 step()                results/resnet.json: a training step of ResNet-34 beside PyTorch's, and where the time goes
@@ -103,6 +105,39 @@ def launching() -> str:
     networks, others = zip(*cases, strict=True)
     heads = ["network", *networks]
     return "\n".join([table(heads, [["batch, optimizer", *others], *lines]), overheads.recorded_where("recorded")])
+
+
+FLOOR_WORDS = {"arithmetic": "arithmetic", "shared_memory": "shared memory", "barriers": "barriers"}
+LIMIT_WORDS = {**FLOOR_WORDS, "latency": "latency"}
+
+
+def floors() -> str:
+    """What a step of one_kernel takes at least, by each of its floors and by all together, and what it takes."""
+    records = [each for each in overheads.table("floors") if each["seconds_a_step"]]
+    if not records:
+        return _missing("the floors of one_kernel", "gpu")
+    rows = []
+    for each in records:
+        blocks = f"{each['blocks']} × {each['threads']}"
+        least = [each[floor] for floor in FLOOR_WORDS]
+        whole = each["seconds_a_step"]
+        limit = LIMIT_WORDS[each["limit"].replace(" ", "_")]
+        cells = [*map(duration, (*least, whole)), f"{sum(least) / whole:.0%}", limit]
+        rows.append([f"{each['network']}, {each['batch']}", blocks, *cells])
+    heads = ["network, batch", "blocks × threads", *FLOOR_WORDS.values(), "a step", "floors / step", "limited by"]
+    return f"{table(heads, rows)}\none_kernel: {overheads.recorded_where('gpu')}"
+
+
+def credit_card() -> str:
+    """The seconds of a whole training on the credit-card data by the fastest kernels, the first one as 1×."""
+    if not (found := overheads.table("credit_card")):
+        return _missing("the credit-card data", "gpu")
+    about = f"{found[0]['epochs']} epochs of {found[0]['samples']:,} samples ({found[0]['data']})"
+    rows = []
+    for each in found:
+        name = each["backend"] if "kernel" in each["backend"] else f"{each['backend']}, fused"
+        rows.append([name, duration(each["seconds"]), times_as_fast(found[0]["seconds"] / each["seconds"])])
+    return f"{table([about, '', ''], rows)}\n{overheads.recorded_where('gpu')}"
 
 
 def sums() -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nnclassroom.exercises.own_backend import choose
+from nnclassroom.formats import duration, times_as_fast
 from nnclassroom.notebook.exercise import strict
 from nnclassroom.timing.anatomy import calls_of_step
 from nncourse import datasets
@@ -248,3 +249,16 @@ def fastest(times: Sequence[Time], device: str = "") -> Time:
     if not timed:
         raise CourseError("nothing could be trained here")
     return min(timed, key=lambda time: time.step)
+
+
+def table(times: Sequence[Time], steps: int, base: str = "numpy") -> str:
+    """A line for each contender: times of a step and of an epoch of so many steps, and the speedup over `base`."""
+    lines = [f"{'':16} on    a step      an epoch   × {base}"]
+    for time in times:
+        name = f"{time.contender.label:16} {time.device}"
+        if time.step:
+            faster = times_as_fast(ratio(times, base, time) or math.nan)
+            lines.append(f"{name} {duration(time.step):>9} {duration(time.step * steps):>13} {faster:>9}")
+        else:
+            lines.append(f"{name}  {time.note}")
+    return "\n".join(lines)
