@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of times, as text of at most 80 columns and as HTML for a notebook. `shared`: sentences below it, as on other users."""
+    """Rows of times, as text of at most 80 columns and as HTML for a notebook. `shared`: sentences below it."""
 
     title: str
     rows: tuple[Row, ...]
