@@ -81,7 +81,7 @@ def test_products_of_fewer_bits_are_shown_by_size_with_the_largest_error(results
     steps = [{"batch": 128, "factors": "bf16", "seconds_a_step": 0.015, "gradient": 0.02}]
     results("tensor_cores-a-chip", ABOUT | {"products": [one | sizes for sizes in squares], "steps": steps})
     about, head, row, _, _, step = recorded.tensor_cores().splitlines()
-    assert "recorded, A chip, 2026-11-23" in about and head.split() == ["1,024³", "2,048³", "error"]
+    assert "recorded, A chip, 2026-11-23" in about and head.split() == ["1,024³", "2,048³", "largest", "error"]
     assert row.split() == ["PyTorch", "TF32", "210", "210", "2e-03"]
     assert step.split() == ["bf16", "15.0", "ms", "2e-02"]
 

@@ -236,11 +236,12 @@ def tensor_cores() -> str:
         names = [f"{sizes[0]:,}³" if len(set(sizes)) == 1 else "×".join(map(str, sizes)) for sizes in columns]
         lines = [[in_words(name), *of, f"{max(errors[name]):.0e}"] for name, of in cells.items()]
         about = f"Z = A Wᵀ + b, TFLOP/s ({overheads.recorded_where(path.stem)})"
-        texts.append(f"{about}\n{table(['', *names, 'error'], lines)}")
+        heads = ["", *names, "largest error"]
+        texts.append(f"{about}\n{table(heads, lines)}")
         if steps := found["steps"]:
             lines = [[each["factors"], _ms(each["seconds_a_step"]), f"{each['gradient']:.0e}"] for each in steps]
-            head = f"ResNet-34 by PyTorch, batch {steps[0]['batch']}"
-            texts[-1] += f"\n\n{table([head, 'a step', 'gradient off by'], lines)}"
+            heads = [f"ResNet-34 by PyTorch, batch {steps[0]['batch']}", "a step", "gradient off by"]
+            texts[-1] += f"\n\n{table(heads, lines)}"
     return "\n\n".join(texts) or not_recorded("python -m benchmarks.tensor_cores")
 
 

@@ -73,10 +73,14 @@ def plot_gradient(gradient: np.ndarray, times: Sequence[float] = (1,), title: st
         lost, few = (kept == 0).mean(), ((kept > 0) & (kept < NORMAL)).mean()
         infinite = f", {np.isinf(kept).mean():.1%} infinite" if np.isinf(kept).any() else ""
         said.append(f"{label}: in float16 {lost:.1%} become 0, {few:.1%} keep only some of their bits{infinite}")
-    axes.axvspan(edges[0], SMALLEST / 2, color="0.6", alpha=0.45, linewidth=0, zorder=0, label="0 in float16")
-    axes.axvspan(SMALLEST / 2, NORMAL, color="0.8", alpha=0.45, linewidth=0, zorder=0, label="fewer bits in float16")
-    if edges[-1] > LARGEST:
-        axes.axvspan(LARGEST, edges[-1], color="tab:red", alpha=0.25, linewidth=0, zorder=0, label="infinite in float16")
+    spans = [
+        (edges[0], SMALLEST / 2, "0.6", "0 in float16"),
+        (SMALLEST / 2, NORMAL, "0.8", "fewer bits in float16"),
+        (LARGEST, edges[-1], "tab:red", "infinite in float16"),
+    ]
+    for start, end, colour, label in spans:
+        if end > start:
+            axes.axvspan(start, end, color=colour, alpha=0.4, linewidth=0, zorder=0, label=label)
     axes.set(xscale="log", xlabel="size of a number", ylabel="share", xlim=(edges[0], edges[-1]), ylim=(0, None))
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
     words = "The sizes of the numbers of a gradient other than 0, as shares by powers of two. " + "; ".join(said) + "."
