@@ -30,10 +30,11 @@ __device__ __forceinline__ void multiply_step(float (&z)[4][8][4], const float (
     for (int n = 0; n < 8; n++) {
         float4 w = *(const float4*)&W_tile[x + 8 * n + g][k];
 #pragma unroll
-        for (int m = 0; m < 4; m++) {
+        for (int m = 0; m < 4; m++)
             multiply_fragments(z[m][n], {upper[m].x, lower[m].x, upper[m].y, lower[m].y}, {w.x, w.y});
+#pragma unroll
+        for (int m = 0; m < 4; m++)  // each continues a sum that was begun four products before
             multiply_fragments(z[m][n], {upper[m].z, lower[m].z, upper[m].w, lower[m].w}, {w.z, w.w});
-        }
     }
 }
 
