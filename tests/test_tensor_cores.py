@@ -163,3 +163,10 @@ def test_it_fits_into_the_registers_of_every_gpu_from_ampere_on(arch):
 def test_an_older_gpu_is_refused_by_the_compiler_in_a_line():
     with pytest.raises(CudaCompileError, match=r"tensor_cores.cu:\d+: error: .*8.0 \(Ampere\)"):
         compile_check(KERNEL.source, "sm_75")
+
+
+def test_a_table_of_times_says_that_the_limit_is_that_of_float32():
+    rows = [timing.Row(name, "gpu", 1e-3, 10**9, 10**6, 2.0) for name in ("tiled", "tensor_cores")]
+    said = str(timing.table(dense_forward, rows, {"batch": 8}))
+    assert said.count("rounds its factors") == 1 and "tensor_cores rounds its factors to 10 bits" in said
+    assert "rounds" not in str(timing.table(dense_forward, rows[:1], {"batch": 8}))
