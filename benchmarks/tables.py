@@ -21,7 +21,7 @@ def table(name: str, results: Path = RESULTS) -> str:
     if name == "networks":
         return network_table(results)
     if name == "tensor_cores":
-        return "\n\n".join(map(tensor_core_table, tensor_cores.read(results))) or tensor_cores.MISSING
+        return "\n\n".join(map(tensor_core_table, tensor_cores.read(results)))
     if (results / name).is_dir():
         result = device_tables.read_experiment(results / name)
     else:

@@ -33,7 +33,6 @@ LARGEST = (128 * 5 * 7, 512 * 3 * 3, 512)
 BITS = {"float32": MANTISSA, "TF32": 10, "fp16": 10, "bf16": 7}  # of mantissa
 FACTORS = "float32", "TF32", "bf16"  # of ResNet-34's steps
 PYTORCH = "PyTorch "
-MISSING = "No results yet: `python -m benchmarks.tensor_cores` measures them on a machine with an NVIDIA GPU."
 
 
 def main(arguments: list[str] | None = None) -> int:
