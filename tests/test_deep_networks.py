@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nnclassroom.figures import nb14, recorded
+from nnclassroom.figures import nb14, recorded, sixteen_bits
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network
 from nncourse.model.resnet import resnet
@@ -89,34 +89,34 @@ def test_products_of_fewer_bits_are_shown_by_size_with_the_largest_error(results
 def test_numbers_are_rounded_to_the_nearest_of_each_format():
     values = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
     for kind, bits in (("float16", 10), ("TF32", 10), ("bfloat16", 7), ("float32", 23)):
-        kept = nb14.rounded(values, kind)
+        kept = sixteen_bits.rounded(values, kind)
         large = np.abs(values) > 1e-3  # smaller ones have fewer bits in float16
         assert np.abs(kept / values - 1)[large].max() <= 2.0 ** -(bits + 1)
-        assert (nb14.rounded(kept, kind) == kept).all() and kept.dtype == np.float32
+        assert (sixteen_bits.rounded(kept, kind) == kept).all() and kept.dtype == np.float32
         step = 2.0**-bits
         ties = np.float32([1 + step / 2, 1 + 1.5 * step]) if bits < 23 else np.float32([1, 1 + 2 * step])
-        assert nb14.rounded(ties, kind).tolist() == [1, 1 + 2 * step]
-        assert np.isnan(nb14.rounded(np.float32([np.nan]), kind)).all()
-        assert nb14.rounded(np.float32([-np.inf, 0, -2]), kind).tolist() == [-np.inf, 0, -2]
-    assert nb14.rounded(np.float32([70_000, 2e-8]), "float16").tolist() == [np.inf, 0]
+        assert sixteen_bits.rounded(ties, kind).tolist() == [1, 1 + 2 * step]
+        assert np.isnan(sixteen_bits.rounded(np.float32([np.nan]), kind)).all()
+        assert sixteen_bits.rounded(np.float32([-np.inf, 0, -2]), kind).tolist() == [-np.inf, 0, -2]
+    assert sixteen_bits.rounded(np.float32([70_000, 2e-8]), "float16").tolist() == [np.inf, 0]
     with pytest.raises(CourseError, match="wanted a format"):
-        nb14.rounded(values, "float8")
+        sixteen_bits.rounded(values, "float8")
 
 
 @pytest.mark.parametrize(("kind", "stops"), [("float16", 2048), ("bfloat16", 256), ("TF32", 2048), ("float32", 3000)])
 def test_a_running_sum_of_ones_stands_still_where_a_step_is_two(kind, stops):
-    assert nb14.running_sum(np.ones(3000, np.float32), kind) == stops
+    assert sixteen_bits.running_sum(np.ones(3000, np.float32), kind) == stops
 
 
 def test_the_sizes_of_a_gradient_say_what_float16_loses():
     gradient = np.float32([0, 1e-9, 1e-6, 1e-3, -1.0])
-    figure = nb14.plot_gradient(gradient, (1, 1024, 1e6))
+    figure = sixteen_bits.plot_gradient(gradient, (1, 1024, 1e6))
     assert "gradient: in float16 25.0% become 0, 25.0% keep only some of their bits; " in figure.words
     assert "× 1,024: in float16 0.0% become 0, 25.0%" in figure.words and "25.0% infinite" in figure.words
     labels = figure.figure.axes[0].get_legend_handles_labels()[1]
     assert {"gradient", "0 in float16", "infinite in float16"} <= set(labels)
     with pytest.raises(CourseError, match="wanted a gradient"):
-        nb14.plot_gradient(np.zeros(3))
+        sixteen_bits.plot_gradient(np.zeros(3))
 
 
 def test_devices_are_compared_with_the_mean_of_each_alone(results):
