@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.workers import WrongResultError
 from nncourse import device as devices
 from nncourse.kernels.dense import dense_forward
-from nncourse.kernels.kernel import CudaKernel
+from nncourse.kernels.kernel import MANTISSA, CudaKernel
 
 TOLERANCE = 1e-5  # relative, in the Frobenius norm; the error with TF32 would be 3e-4
 
@@ -16,7 +16,8 @@ def contenders(A, W, b, Z, names=None) -> dict:
     """Functions that compute Z, each with one kernel; "cuBLAS" computes only the product, without the bias."""
     xp = devices.array_module(A)
     found = {"cuBLAS": lambda: xp.matmul(A, W.T, out=Z)}
-    for name in names or [k.name for k in dense_forward.kernels.values() if k.device == "gpu"]:
+    in_float32 = [k.name for k in dense_forward.kernels.values() if k.device == "gpu" and k.mantissa == MANTISSA]
+    for name in names or in_float32:
         found[name] = _into(dense_forward[name], A, W, b, Z)
     return found
 

@@ -71,13 +71,24 @@ def our_step(network: Network, X: np.ndarray, labels: np.ndarray, backend: Backe
     return lambda calls=backend: training_step(there, there_X, Y, RATE, calls, optimizer, StepPosition()), there
 
 
-def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray, device: str, by_timing: bool = True):
-    """step(), and its gradient as one vector. The model is torchvision's; by_timing: how cuDNN's kernels are chosen."""
+def pytorch_step(
+    network: Network,
+    depth: int,
+    X: np.ndarray,
+    labels: np.ndarray,
+    device: str,
+    by_timing: bool = True,
+    factors: str = "float32",
+):
+    """step(), and its gradient as one vector. The model is torchvision's; by_timing: how cuDNN's kernels are chosen.
+
+    factors: "float32", "TF32", or "bf16": of products and convolutions. With bf16 what is between them is 16 bits too,
+    where PyTorch's autocast allows it.
+    """
     import torch
     import torchvision
 
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = False, by_timing
-    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.benchmark = by_timing
     model = getattr(torchvision.models, f"resnet{depth}")(num_classes=CLASSES)
     model.conv1 = torch.nn.Conv2d(1, 64, 7, 2, 3, bias=False)
     model.load_state_dict({name: torch.tensor(array) for name, array in to_torchvision(network).items()})
@@ -86,8 +97,12 @@ def pytorch_step(network: Network, depth: int, X: np.ndarray, labels: np.ndarray
     optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
 
     def step() -> None:
+        torch.backends.cudnn.allow_tf32 = factors == "TF32"  # of the whole process: another step may have other factors
+        torch.set_float32_matmul_precision("high" if factors == "TF32" else "highest")
         optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(model(images), classes).backward()
+        with torch.autocast(device, torch.bfloat16, enabled=factors == "bf16"):
+            cost = torch.nn.functional.cross_entropy(model(images), classes)
+        cost.backward()
         optimiser.step()
 
     def gradient() -> np.ndarray:

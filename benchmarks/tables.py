@@ -7,7 +7,7 @@ import sys
 from math import ceil
 from pathlib import Path
 
-from benchmarks import device_tables, devices_cpu, digits, network_tables
+from benchmarks import device_tables, devices_cpu, digits, network_tables, tensor_cores
 from benchmarks.saved import RESULTS
 from nnclassroom.timing.training import CHECKED
 
@@ -20,6 +20,8 @@ def table(name: str, results: Path = RESULTS) -> str:
     """A results file as Markdown: one table of contenders from `seconds`, or one table per part from `tables`."""
     if name == "networks":
         return network_table(results)
+    if name == "tensor_cores":
+        return "\n\n".join(map(tensor_core_table, tensor_cores.read(results)))
     if (results / name).is_dir():
         result = device_tables.read_experiment(results / name)
     else:
@@ -44,6 +46,14 @@ def network_table(results: Path) -> str:
             table = _rows(*network_tables.heads_and_cells(rows, result["device"])) if rows else []
             found.append("\n".join([*table, "", f"{machine}. {network_tables.summaries(rows, drawn)}"]).strip())
     return "\n\n".join(found) or network_tables.MISSING
+
+
+def tensor_core_table(result: dict) -> str:
+    """The table of one machine's products on tensor cores."""
+    said, rows = tensor_cores.words_and_rows(result)
+    why = [f"{name} ({reason})" for name, reason in result["left_out"].items()]
+    machine = [f"{result['machine']}; {_made(result)}.", *(f"Not measured: {each}." for each in why)]
+    return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", " ".join(machine)])
 
 
 def call_table(result: dict) -> str:

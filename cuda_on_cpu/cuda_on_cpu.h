@@ -59,7 +59,7 @@ struct Call {
 };
 
 // What a warp function computes from the lanes' values; a number below 32 is the lane that a shuffle reads.
-enum { VOTE = 32, MATCH, SUM, LEAST, GREATEST, LEAST_UNSIGNED, GREATEST_UNSIGNED, ALL_BITS, ANY_BITS, ODD_BITS };
+enum { VOTE = 32, MATCH, SUM, LEAST, GREATEST, LEAST_UNSIGNED, GREATEST_UNSIGNED, ALL_BITS, ANY_BITS, ODD_BITS, PRODUCT };
 
 int lane();
 unsigned lanes_alive();
@@ -101,6 +101,33 @@ template <typename T>
 unsigned match(Call call, unsigned mask, T value) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "values of 4 or 8 bytes can be matched");
     return exchanged(call, mask, same_bits<unsigned long long>(value), MATCH);
+}
+
+// ---- tensor cores: a twin for each PTX instruction, since a text with asm does not run here
+
+// A lane's share of a product of matrices, 16 x 8 += 16 x 8 times 8 x 8, as PTX's mma.sync.m16n8k8 shares them out.
+// With g = lane / 4 and t = lane % 4 they are
+//     sums  rows g, g, g + 8, g + 8 and columns 2 t, 2 t + 1, 2 t, 2 t + 1
+//     a     rows g, g + 8, g, g + 8 and columns t, t, t + 4, t + 4
+//     b     rows t, t + 4 and column g
+struct Fragments {
+    float sums[4];
+    unsigned a[4], b[2];
+};
+
+// cvt.rna.tf32.f32: rounded to 10 bits of mantissa, ties away from zero. NaN stays NaN.
+inline unsigned rounded_to_tf32(float number) {
+    const unsigned bits = same_bits<unsigned>(number);
+    return number == number ? (bits + 0x1000u) & ~0x1fffu : 0x7fffffffu;
+}
+
+// mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32: all 32 lanes of a warp meet in it. The last 13 bits of a and b
+// are ignored; products are exact, and each sum is rounded once.
+__attribute__((noinline)) inline void multiply_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                                                    int line = __builtin_LINE()) {
+    Fragments own = {{sums[0], sums[1], sums[2], sums[3]}, {a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    exchanged({"mma.sync", line, __builtin_return_address(0)}, ~0u, reinterpret_cast<unsigned long long>(&own), PRODUCT);
+    for (int i = 0; i < 4; i++) sums[i] = own.sums[i];
 }
 
 // Calls kernel(slot 0, slot 1, …), each slot read as the type that the kernel declares.

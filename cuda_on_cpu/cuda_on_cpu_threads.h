@@ -280,13 +280,40 @@ inline uint64_t combined(const Thread* warp, int lanes, unsigned mask, int what,
     return result;
 }
 
+// The product of matrices that the lanes of a warp share: see Fragments in cuda_on_cpu.h.
+inline void multiply_fragments(Thread* warp) {
+    const auto of = [warp](int lane) { return reinterpret_cast<Fragments*>(warp[lane].given); };
+    const auto number = [](unsigned bits) { return double(same_bits<float>(bits & ~0x1fffu)); };
+    double a[16][8], b[8][8];  // b by columns
+    for (int lane = 0; lane < warpSize; lane++) {
+        const int group = lane / 4, turn = lane % 4;
+        for (int i = 0; i < 4; i++) a[group + i % 2 * 8][turn + i / 2 * 4] = number(of(lane)->a[i]);
+        for (int i = 0; i < 2; i++) b[group][turn + i * 4] = number(of(lane)->b[i]);
+    }
+    for (int lane = 0; lane < warpSize; lane++)
+        for (int i = 0; i < 4; i++) {
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            double sum = of(lane)->sums[i];
+            for (int k = 0; k < 8; k++) sum += a[row][k] * b[column][k];
+            of(lane)->sums[i] = float(sum);
+        }
+}
+
 // Exchanges values between the lanes in `mask`, which have all arrived. A lane outside the mask is read as 0xff bytes.
 inline void exchange(Thread* warp, int lanes, unsigned mask) {
+    const Call& call = warp[__builtin_ctz(mask)].waits_at;
+    if (warp[__builtin_ctz(mask)].what == PRODUCT) {
+        if (lanes < warpSize)  // this warp has no more threads
+            fail("warp", call.line, "call=%s" AND "arrived=%d" AND "threads=%d" AND "warp=%d" AND "block=%s" AND "absent=ended",
+                 call.function, lanes, warpSize, warp->number / warpSize, text_of(running->index));
+        multiply_fragments(warp);
+    }
     for (int lane = 0; lane < lanes; lane++) {
         Thread& thread = warp[lane];
         if (!(mask >> lane & 1)) continue;
         const bool known = thread.what < lanes && mask >> thread.what & 1;
-        if (thread.what < warpSize) thread.received = known ? warp[thread.what].given : ~uint64_t(0);
+        if (thread.what == PRODUCT) thread.received = 0;  // each lane's share has been written where it lies
+        else if (thread.what < warpSize) thread.received = known ? warp[thread.what].given : ~uint64_t(0);
         else thread.received = combined(warp, lanes, mask, thread.what, thread.given);
         thread.state = READY;
     }

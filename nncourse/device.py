@@ -99,6 +99,21 @@ def _multiprocessors(device: int) -> int:
     return cupy.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"]
 
 
+def capability() -> tuple[int, int]:
+    """The compute capability of the current GPU: (9, 0) is an H100's, sm_90."""
+    import cupy
+
+    return _capability(cupy.cuda.runtime.getDevice())
+
+
+@functools.cache
+def _capability(device: int) -> tuple[int, int]:
+    import cupy
+
+    chip = cupy.cuda.runtime.getDeviceProperties(device)
+    return chip["major"], chip["minor"]
+
+
 def versions() -> dict[str, str]:
     """Versions of nncourse, Python and the imported numerical libraries, for reports and model files."""
     from nncourse import __version__

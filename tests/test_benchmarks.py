@@ -119,7 +119,7 @@ def test_without_a_gpu_there_is_one_line_and_status_2(capsys):
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["cpu", "gpu", "overheads", "recorded", "waits"])
+@pytest.mark.parametrize("name", ["cpu", "gpu", "overheads", "recorded", "tensor_cores", "waits"])
 @pytest.mark.parametrize("place", [".", "no_folder/results.json"])
 def test_what_cannot_be_written_is_refused_before_anything_is_measured(name, place, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [name, "--out", str(tmp_path / place)])

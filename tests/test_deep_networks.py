@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from nnclassroom.figures import nb14, recorded
+from nnclassroom.figures import nb14, recorded, sixteen_bits
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network
 from nncourse.model.resnet import resnet
@@ -47,7 +47,7 @@ ABOUT = {"machine": "A chip, 99 multiprocessors", "date": "2026-11-23"}
 
 
 def test_what_is_not_recorded_is_said_in_one_line(results):
-    for shown in (recorded.convolutions, recorded.step, recorded.devices, recorded.experiment):
+    for shown in (recorded.convolutions, recorded.step, recorded.tensor_cores, recorded.devices, recorded.experiment):
         assert shown().startswith("not recorded yet: python -m benchmarks.") and "\n" not in shown()
 
 
@@ -88,6 +88,50 @@ def test_long_runs_of_a_kind_are_a_line_with_their_means(results, tmp_path):
     _, line, where = recorded.experiment().splitlines()
     assert line.split()[:2] == ["2", "GPUs,"] and line.split()[-6:] == ["10", "2", "1.00", "s", "30.0%", "75.0%"]
     assert where == "recorded, A chip, 2026-11-26"
+
+
+def test_products_of_fewer_bits_are_shown_by_size_with_the_largest_error(results):
+    squares = [{"batch": side, "n_in": side, "n_out": side, "error": side * 1e-6} for side in (1024, 2048)]
+    one = {"contender": "PyTorch TF32", "tflops": 210.4}
+    steps = [{"batch": 128, "factors": "bf16", "seconds_a_step": 0.015, "gradient": 0.02}]
+    results("tensor_cores-a-chip", ABOUT | {"products": [one | sizes for sizes in squares], "steps": steps})
+    about, head, row, _, _, step = recorded.tensor_cores().splitlines()
+    assert "recorded, A chip, 2026-11-23" in about and head.split() == ["1,024³", "2,048³", "largest", "error"]
+    assert row.split() == ["PyTorch", "TF32", "210", "210", "2e-03"]
+    assert step.split() == ["bf16", "15.0", "ms", "2e-02"]
+
+
+def test_numbers_are_rounded_to_the_nearest_of_each_format():
+    values = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    for kind, bits in (("float16", 10), ("TF32", 10), ("bfloat16", 7), ("float32", 23)):
+        kept = sixteen_bits.rounded(values, kind)
+        large = np.abs(values) > 1e-3  # smaller ones have fewer bits in float16
+        assert np.abs(kept / values - 1)[large].max() <= 2.0 ** -(bits + 1)
+        assert (sixteen_bits.rounded(kept, kind) == kept).all() and kept.dtype == np.float32
+        step = 2.0**-bits
+        ties = np.float32([1 + step / 2, 1 + 1.5 * step]) if bits < 23 else np.float32([1, 1 + 2 * step])
+        assert sixteen_bits.rounded(ties, kind).tolist() == [1, 1 + 2 * step]
+        assert np.isnan(sixteen_bits.rounded(np.float32([np.nan]), kind)).all()
+        assert sixteen_bits.rounded(np.float32([-np.inf, 0, -2]), kind).tolist() == [-np.inf, 0, -2]
+    assert sixteen_bits.rounded(np.float32([70_000, 2e-8]), "float16").tolist() == [np.inf, 0]
+    with pytest.raises(CourseError, match="wanted a format"):
+        sixteen_bits.rounded(values, "float8")
+
+
+@pytest.mark.parametrize(("kind", "stops"), [("float16", 2048), ("bfloat16", 256), ("TF32", 2048), ("float32", 3000)])
+def test_a_running_sum_of_ones_stands_still_where_a_step_is_two(kind, stops):
+    assert sixteen_bits.running_sum(np.ones(3000, np.float32), kind) == stops
+
+
+def test_the_sizes_of_a_gradient_say_what_float16_loses():
+    gradient = np.float32([0, 1e-9, 1e-6, 1e-3, -1.0])
+    figure = sixteen_bits.plot_gradient(gradient, (1, 1024, 1e6))
+    assert "gradient: in float16 25.0% become 0, 25.0% keep only some of their bits; " in figure.words
+    assert "× 1,024: in float16 0.0% become 0, 25.0%" in figure.words and "25.0% infinite" in figure.words
+    labels = figure.figure.axes[0].get_legend_handles_labels()[1]
+    assert {"gradient", "0 in float16", "infinite in float16"} <= set(labels)
+    with pytest.raises(CourseError, match="wanted a gradient"):
+        sixteen_bits.plot_gradient(np.zeros(3))
 
 
 def test_devices_are_compared_with_the_mean_of_each_alone(results):

@@ -25,7 +25,9 @@ CUDA = [pair for pair in GPU if pair[1].cuda]
 # Seconds each under the emulator: quick takes them where their topic has changed, and a tenth. An epoch in one kernel
 # is run there all the same, by tests of its own, on the smallest shapes that reach each branch.
 SLOW = {(name, kernel) for name in epochs() for kernel in ("one_kernel", "streamed")}
-SLOW |= {("dense_forward", name) for name in ("tiles_2d", "vectorised", "warp_tiles", "double_buffered")}
+SLOW |= {
+    ("dense_forward", name) for name in ("tiles_2d", "vectorised", "warp_tiles", "double_buffered", "tensor_cores")
+}
 
 
 def name_of(pair) -> str:

@@ -16,6 +16,7 @@ from cuda_on_cpu.requests import WARP, requests_of, sectors_of, spread
 from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nnclassroom import pages
 from nnclassroom.judge import check
+from nnclassroom.judge.tolerance import rounded_as
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.kernel import CudaKernel
 
@@ -125,7 +126,7 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
         raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
     which = ", ".join(filter(None, (kernel.name, kernel.whose)))
     title = f"{operation.name} ({which}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
-    fault = check.compare(operation, result, references, arguments)
+    fault = check.compare(rounded_as(operation, kernel), result, references, arguments)
     return Accesses(title, found[0], fault, operation.cuda_arrays)
 
 

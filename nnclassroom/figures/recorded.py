@@ -10,6 +10,7 @@ launching()           results/recorded.json, by `python -m benchmarks.recorded`:
 convolutions()        results/gpu.json: those of ResNet-34 by the course's kernels, by cuDNN and by PyTorch
 step()                results/resnet.json: a training step of ResNet-34 beside PyTorch's, and where the time goes
 experiment()          results/experiment, by `python -m benchmarks.experiment`: accuracies of long runs of ResNet-34
+tensor_cores()        results/tensor_cores-*.json, by `python -m benchmarks.tensor_cores`: products of fewer bits
 
 Measured on this machine's GPU or, without one, recorded by `python -m benchmarks.overheads`:
 sums()                the mean squared error of 16.8 million numbers
@@ -246,6 +247,29 @@ def step() -> str:
     lines = [[name, str(calls or ""), _ms(seconds), f"{seconds / whole:.1%}"] for name, calls, seconds in parts]
     heads = ["our step", "calls", "time", "share"]
     return f"{text}\n\n{table(heads, lines)}"
+
+
+def tensor_cores() -> str:
+    """TFLOP/s and errors of products with factors of fewer bits, by size, and ResNet-34's steps: for each GPU."""
+    texts = []
+    for path in sorted(overheads.RESULTS.glob("tensor_cores-*.json")):
+        found = overheads.recorded(path.stem)
+        columns, cells, errors = [], {}, {}
+        for each in found["products"]:
+            sizes = each["batch"], each["n_in"], each["n_out"]
+            columns += [sizes] if sizes not in columns else []
+            cells.setdefault(each["contender"], []).append(f"{each['tflops']:.3g}")
+            errors.setdefault(each["contender"], []).append(each["error"])
+        names = [f"{sizes[0]:,}³" if len(set(sizes)) == 1 else "×".join(map(str, sizes)) for sizes in columns]
+        lines = [[in_words(name), *of, f"{max(errors[name]):.0e}"] for name, of in cells.items()]
+        about = f"Z = A Wᵀ + b, TFLOP/s ({overheads.recorded_where(path.stem)})"
+        heads = ["", *names, "largest error"]
+        texts.append(f"{about}\n{table(heads, lines)}")
+        if steps := found["steps"]:
+            lines = [[each["factors"], _ms(each["seconds_a_step"]), f"{each['gradient']:.0e}"] for each in steps]
+            heads = [f"ResNet-34 by PyTorch, batch {steps[0]['batch']}", "a step", "gradient off by"]
+            texts[-1] += f"\n\n{table(heads, lines)}"
+    return "\n\n".join(texts) or not_recorded("python -m benchmarks.tensor_cores")
 
 
 def _ms(seconds: float) -> str:

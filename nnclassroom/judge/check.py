@@ -32,12 +32,12 @@ from nnclassroom.judge.answer_process.results import SENTINEL, UNWRITTEN, descri
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nnclassroom.judge.clues import kind_of_nan, mistake_in, not_reached, numbers_of
 from nnclassroom.judge.time_limit import never_ends
-from nnclassroom.judge.tolerance import TINY, allowed_error, references_of
+from nnclassroom.judge.tolerance import TINY, allowed_error, references_of, rounded_as
 from nnclassroom.judge.verdict import OPEN, RIGHT, Case, Fault, Verdict
 from nncourse import device as devices
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.contract import Argument
-from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.kernel import MANTISSA, CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
 OTHER_CASES = 3  # that show whether a factor is a size, or as large by chance
@@ -134,8 +134,9 @@ def check(
         said = f"a launch of {fixed:,} threads along an axis, whatever the sizes: wanted at most {MOST_FIXED:,}"
         said += ", in a loop over the elements, or a --grid by names of sizes"
         return Verdict(operation.name, kernel.name, "launch", {"said": said})
-    verdict = judge(operation, kernel.name, run, device, seed, sandbox, fixed=fixed, **too_many)
-    return replace(verdict, facts={**verdict.facts, "here": _is_plain(kernel)}) if verdict else verdict
+    verdict = judge(rounded_as(operation, kernel), kernel.name, run, device, seed, sandbox, fixed=fixed, **too_many)
+    rounded = {"mantissa": kernel.mantissa} if kernel.mantissa != MANTISSA else {}
+    return replace(verdict, facts={**verdict.facts, **rounded, "here": _is_plain(kernel)}) if verdict else verdict
 
 
 def _is_plain(kernel: Kernel) -> bool:

@@ -1,11 +1,13 @@
 """The float64 reference of an operation for given arguments, and the error allowed to a float32 kernel."""
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from nncourse.kernels.contract import Argument
+from nncourse.kernels.kernel import MANTISSA, Kernel
 from nncourse.kernels.operation import Operation
 
 EPS = float(np.finfo(np.float32).eps)
@@ -15,6 +17,17 @@ TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
 def references_of(operation: Operation, arguments: tuple[Any, ...]) -> dict[str, np.ndarray]:
     """The reference of each result, by its name."""
     return by_result(operation, operation.reference(*map(float64, arguments)))
+
+
+def rounded_as(operation: Operation, kernel: Kernel) -> Operation:
+    """The operation with the tolerance for a kernel that rounds its factors, to the nearest or towards zero.
+
+    Two factors with m bits of mantissa: their product is off by at most 2 × 2⁻ᵐ of itself.
+    """
+    if kernel.mantissa == MANTISSA:
+        return operation
+    tolerance = operation.trial.tolerance + 2 * 2.0 ** (MANTISSA - kernel.mantissa)
+    return replace(operation, trial=replace(operation.trial, tolerance=tolerance))
 
 
 def is_decided(operation: Operation, arguments: tuple[Any, ...]) -> bool:

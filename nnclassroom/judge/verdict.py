@@ -36,7 +36,7 @@ WORDS = {
     "budget": "the numbers are right, but {over}",
     "not asked": "the numbers are right, but {missing} was never called: ask k for it, so that your own kernels train",
 }
-RIGHT_WORDS = "right in {count} cases {where}{here}{also}{not_finite}"
+RIGHT_WORDS = "right in {count} cases {where}{here}{also}{rounded}{not_finite}"
 NOT_FINITE = "\n  with NaN and infinities, which do not count: {said}"
 OPEN_WORDS = " open"  # with a space, so that translations can tell it from the kind
 WHERE = {
@@ -46,6 +46,7 @@ WHERE = {
 }
 IN_THIS_PROCESS = ", in this process"
 ALSO_EMULATED = ", and on the CPU emulator without races"
+ROUNDED = "; as exact as factors with {mantissa} bits of mantissa allow"
 ALSO_WAITING = "; but if a send waits until it is received, as MPI's does with large messages, there is a {said}"
 PHRASES = {
     "as it was": "is as it was: {wrong} of {size} wrong, first {place}: got {got}, expected {expected}",
@@ -192,8 +193,9 @@ def words_of(kind: str, facts: Mapping[str, Any]) -> str:
             also = ALSO_WAITING.format(said=facts["waiting sends"])
         not_finite = NOT_FINITE.format(said=facts["not finite"]) if facts.get("not finite") else ""
         here = IN_THIS_PROCESS if facts.get("here") else ""
-        where = WHERE[facts["device"]]
-        return RIGHT_WORDS.format(count=facts["count"], where=where, here=here, also=also, not_finite=not_finite)
+        rounded = ROUNDED.format_map(facts) if "mantissa" in facts else ""
+        more = {"where": WHERE[facts["device"]], "here": here, "also": also, "rounded": rounded}
+        return RIGHT_WORDS.format(count=facts["count"], not_finite=not_finite, **more)
     if kind == OPEN:
         return OPEN_WORDS.strip()
     member = PHRASES["member after" if facts.get("step") else "member"].format_map(facts) if "rank" in facts else ""

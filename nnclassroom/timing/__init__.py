@@ -17,7 +17,7 @@ from nncourse import device as devices
 from nncourse import threads
 from nncourse.cuda.compile import gpu_kernel
 from nncourse.errors import CourseError
-from nncourse.kernels.kernel import Kernel
+from nncourse.kernels.kernel import MANTISSA, Kernel
 from nncourse.kernels.operation import Operation
 
 __getattr__, _, _ = lazy_loader.attach(__name__, ["anatomy"])
@@ -26,6 +26,7 @@ LOOPS_RATE = 5e6  # approximate FLOP/s of Python loops, to estimate whether timi
 LONGEST = 2.0  # seconds
 SLOW = 1.0  # seconds of a loop that is timed only once
 BASES = ("loops", "numpy")  # the kernels that speedups are relative to
+ROUNDING = "{} rounds its factors to {} bits of mantissa: the limit is float32's."
 C = "c"  # the plain C program: the base in the place of loops, where there is one
 NOTHING = CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu")
 
@@ -50,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of times, as text of at most 80 columns and as HTML for a notebook. `shared`: sentences on other users."""
+    """Rows of times, as text of at most 80 columns and as HTML for a notebook. `shared`: sentences below it."""
 
     title: str
     rows: tuple[Row, ...]
@@ -162,7 +163,11 @@ def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> T
     said = ", ".join(f"{name} {size}" for name, size in sizes.items())
     places = {row.device for row in rows if row.seconds}
     shared = shared_in_words(neighbours.together(row.meanwhile for row in rows), places)
-    return Table(f"{operation.name}, {said}", tuple(rows), shared)
+    timed = (operation.kernels.get(row.kernel) for row in rows if row.seconds)
+    rounding = [
+        ROUNDING.format(kernel.name, kernel.mantissa) for kernel in timed if kernel and kernel.mantissa < MANTISSA
+    ]
+    return Table(f"{operation.name}, {said}", tuple(rows), (*rounding, *shared))
 
 
 def shared_in_words(meanwhile: threads.Load, places: Collection[str]) -> tuple[str, ...]:

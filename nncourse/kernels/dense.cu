@@ -8,6 +8,8 @@
 //   vectorised       four elements are read at once
 //   warp_tiles       a warp computes a nearly square tile, so it reads less from shared memory
 //   double_buffered  the next tile is loaded while one is multiplied
+// and, in dense_tensor_cores.cu, no longer in float32:
+//   tensor_cores     a warp multiplies small matrices at once, of factors rounded to TF32
 //   nncourse check dense_forward --kernel tiled       against the reference
 //   nncourse time dense_forward                       beside this machine's limits
 //

@@ -5,6 +5,7 @@ Rows are samples. W[j, k] connects input k to neuron j: Z[i, j] = A[i] · W[j] +
 
 import numpy as np
 
+from nncourse import device
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Trial
 
@@ -82,3 +83,16 @@ dense_forward.cuda_kernel("tiles_2d", TILES, block=256, tile=(128, 128))
 dense_forward.cuda_kernel("vectorised", TILES, block=256, tile=(128, 128))
 dense_forward.cuda_kernel("warp_tiles", TILES, block=256, tile=(128, 128))
 dense_forward.cuda_kernel("double_buffered", TILES, block=256, tile=(256, 128))
+
+
+def _why_no_tf32() -> str:
+    """Why the current GPU's tensor cores cannot multiply TF32; "" if they can, or there is no GPU."""
+    if not device.gpu_available() or (capability := device.capability()) >= (8, 0):
+        return ""
+    return f"tensor cores multiply TF32 from sm_80 (Ampere) on, this GPU is sm_{capability[0]}{capability[1]}"
+
+
+# Not float32: its factors are rounded to TF32, so networks get it on request only.
+ON_TENSOR_CORES = cuda_beside(__file__, name="tensor_cores")
+ROUNDED = cuda_beside(__file__, name="dense_tensor_cores", before=(ON_TILES, ON_TENSOR_CORES))
+dense_forward.cuda_kernel("tensor_cores", ROUNDED, block=256, tile=(256, 128), mantissa=10, missing=_why_no_tf32)

@@ -14,6 +14,8 @@ from nncourse.errors import CourseError
 from nncourse.kernels.contract import Formula, Sizes
 from nncourse.kernels.signature import Signature
 
+MANTISSA = 23  # bits of a float32's
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -29,6 +31,7 @@ class Kernel:
     default: bool = field(default=False, kw_only=True)  # the backend "cuda" uses it, not the last one registered
     # False if the result depends on the order of threads; a backend uses such a kernel only on request.
     deterministic: bool = field(default=True, kw_only=True)
+    mantissa: int = field(default=MANTISSA, kw_only=True)  # bits of its factors: fewer than float32's if it rounds them
     otherwise: str = field(default="", kw_only=True)  # fallback: the kernel to use if this one does not fit
     optional: tuple[str, ...] = field(default=(), kw_only=True)  # arguments that may be None, which saves work
     # prepare(some arguments, result, more of them) returns a function of the others that writes the result. It keeps
