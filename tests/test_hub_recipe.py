@@ -6,6 +6,7 @@ are closed to each other is tried by test_jupyterhub.py, on a Hub with PAM.
 
 import contextlib
 import csv
+import json
 import os
 import re
 import shutil
@@ -22,13 +23,13 @@ from pathlib import Path
 import pytest
 
 from nnclassroom.commands import main
-from tests.test_jupyterhub import User, first_exercise
+from tests import test_jupyterhub
 
 ROOT = Path(__file__).resolve().parent.parent
 HUB = ROOT / "hub"
 NUMBERED = re.compile(r"(?m)^([\w-]+)==([\w.]+)")
 PROXY = "configurable-http-proxy@5.3.0"
-USERS, SOLVING, PATIENCE = ("ada", "bob", "eve"), ("ada", "bob"), 120
+USERS, SOLVING, PATIENCE = ("ada", "bob", "eve"), ("ada", "bob"), 240
 
 
 def test_the_hub_has_the_courses_versions_of_what_both_have():
@@ -113,7 +114,9 @@ c.DummyAuthenticator.password = {password!r}
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = {homes!r} + "/{{username}}"
 c.Spawner.environment["NNCOURSE_MY_KERNELS"] = lambda spawner: f"{homes}/{{spawner.user.name}}/my_kernels"
+c.Spawner.environment["JUPYTER_PATH"] = {jupyter!r}
 c.Spawner.args.append("--allow-root")
+c.Spawner.start_timeout = c.Spawner.http_timeout = {patience}
 """
 
 
@@ -152,11 +155,13 @@ def free_ports(count: int) -> list[int]:
 @needs_venv
 @pytest.mark.timeout(1800)
 def test_three_users_are_handed_out_to_two_solve_and_are_marked(hub_environment, accounts, tmp_path, monkeypatch):
+    monkeypatch.setattr(test_jupyterhub, "PATIENCE", PATIENCE)  # here on a busy machine
     handed_out, password, ports = tmp_path / "handout.zip", os.urandom(12).hex(), free_ports(3)
     assert main(["handout", "--notebooks-only", "--out", str(handed_out)]) == 0
     with zipfile.ZipFile(handed_out) as archive:
         archive.extractall(tmp_path / "handout")
-    given = {"recipe": str(HUB / "jupyterhub_config.py"), "ports": ports, "password": password, "homes": str(accounts)}
+    given = {"recipe": str(HUB / "jupyterhub_config.py"), "ports": ports, "password": password, "patience": PATIENCE}
+    given |= {"homes": str(accounts), "jupyter": str(_kernel_of_the_course(tmp_path / "jupyter"))}
     (tmp_path / "config.py").write_text(CONFIGURATION.format(**given))
     path = f"{hub_environment / 'bin'}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "NNCOURSE_HANDOUT": str(tmp_path / "handout" / "course")}
@@ -169,10 +174,10 @@ def test_three_users_are_handed_out_to_two_solve_and_are_marked(hub_environment,
     try:
         _wait_for(ports[0], hub, tmp_path / "log")
         for name in USERS:
-            users.append(User(f"http://127.0.0.1:{ports[0]}", name, password))
+            users.append(test_jupyterhub.User(f"http://127.0.0.1:{ports[0]}", name, password))
         for user in users[: len(SOLVING)]:
             run = user.kernel()
-            imports, answer = first_exercise()
+            imports, answer = test_jupyterhub.first_exercise()
             run(imports)
             shown = run(answer)
             assert "✓" in shown and "Kept as" in shown, shown
@@ -189,6 +194,16 @@ def test_three_users_are_handed_out_to_two_solve_and_are_marked(hub_environment,
     with (tmp_path / "marks.csv").open(newline="", encoding="utf-8") as file:
         right = {(row["student"], row["exercise"]) for row in csv.DictReader(file) if row["state"] == "right"}
     assert right == {(name, "neuron.loops") for name in SOLVING}
+
+
+def _kernel_of_the_course(folder: Path) -> Path:
+    """The course's kernel under its whole path, as `make shared` writes it, which a Jupyter from elsewhere starts."""
+    kernel = folder / "kernels" / "python3" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    about = json.loads((ROOT / ".venv/share/jupyter/kernels/python3/kernel.json").read_text("utf-8"))
+    argv = [str(ROOT / ".venv" / "bin" / "python"), *about["argv"][1:]]
+    kernel.write_text(json.dumps(about | {"argv": argv}), "utf-8")
+    return folder
 
 
 def _end(hub: subprocess.Popen) -> None:
