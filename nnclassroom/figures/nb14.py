@@ -18,13 +18,14 @@ from nnclassroom.figures.common import INK, draw_arrow, draw_box, figure_with_ax
 from nnclassroom.figures.described import Described
 from nnclassroom.figures.images import plot_images
 from nnclassroom.figures.recorded import table
+from nnclassroom.figures.sixteen_bits import plot_gradient, rounded, running_sum
 from nncourse.errors import CourseError
 from nncourse.model.image_layers import Convolution, MaxPool
 from nncourse.model.layers import Dense, Layer, LayerSequence, Shape
 from nncourse.model.network import Network
 from nncourse.model.residual import BatchNorm, Residual
 
-__all__ = ["plan", "plot_block", "plot_by_layer", "plot_images"]
+__all__ = ["plan", "plot_block", "plot_by_layer", "plot_gradient", "plot_images", "rounded", "running_sum"]
 
 BLUE, ORANGE = "#1f77b4", "#e07b00"
 BOXES = ("convolution", "batch norm, ReLU", "convolution", "batch norm")  # of the body, upwards
