@@ -247,7 +247,7 @@ def test_a_still_is_labelled_says_what_it_shows_and_is_on_the_page():
 def test_the_still_of_a_taste_has_its_order_and_its_words():
     described = taste_still(epochs=3)
     network, plane, costs = sorted(described.figure.axes, key=lambda axes: axes.get_position().x0)
-    assert network.images and "not seen" in plane.get_title() and costs.get_xlabel() == "round"
+    assert network.images and "not seen" in plane.get_title() and costs.get_xlabel() == "rounds"
     assert "round 3" in described.words and "epoch" not in described.words
     assert fits_on_its_page(described.figure)
 

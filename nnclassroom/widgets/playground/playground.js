@@ -340,7 +340,7 @@ function render({ model, el }) {
   remove.addEventListener("pointerdown", (event) => event.preventDefault()); // keep the focus on the neuron
   remove.hidden = true;
 
-  const curves = small ? ["seen", "not seen", "round"] : ["training", "held out", "epoch"];
+  const curves = small ? ["seen", "not seen", "rounds"] : ["training", "held out", "epoch"];
   const picture = document.createElement("canvas");
   let scene = null, place = null, frame = null, points = null;
   let [theme, says, pale, steps] = [null, null, null, null];

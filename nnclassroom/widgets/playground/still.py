@@ -17,7 +17,7 @@ from nncourse import device as devices
 COLOURS = np.array([[0.12, 0.47, 0.71], [1.0, 0.5, 0.05], [0.17, 0.63, 0.17]])  # of the classes 0, 1, 2
 MARKS = "o^s"
 CURVES = "training", "held out", "epoch"
-PLAIN = "seen", "not seen", "round"  # as in taste()
+PLAIN = "seen", "not seen", "rounds"  # as in taste()
 SAYS = LinearSegmentedColormap.from_list("says", [COLOURS[0], (1, 1, 1), COLOURS[1]])  # low, middle, high
 
 
