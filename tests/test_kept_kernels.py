@@ -385,3 +385,24 @@ def test_loops_are_compiled_where_numba_knows_all_that_they_do():
     for name in compiled:
         assert fast.kernels[name].name == "loops" and fast.notes[name] == plain.notes[name] == "yours"
         assert np.allclose(getattr(fast, name)(Z), getattr(plain, name)(Z))
+
+
+PADS = """
+def convolution_forward(A, W, b, stride, before, after):
+    c_out, _, k, _ = W.shape
+    P = np.pad(A, ((0, 0), (0, 0), (before, after), (before, after)))
+    h_out, w_out = (P.shape[2] - k) // stride + 1, (P.shape[3] - k) // stride + 1
+    Z = np.empty((len(A), c_out, h_out, w_out), A.dtype)
+    for s, o, y, x in np.ndindex(Z.shape):
+        Z[s, o, y, x] = (P[s, :, y * stride : y * stride + k, x * stride : x * stride + k] * W[o]).sum() + b[o]
+    return Z
+"""
+
+
+def test_loops_that_pad_images_are_compiled_too():
+    keep(convolution_forward, "loops", PADS, seconds=1.0)
+    own = choose("numpy", mine=True, compiled=True).kernels["convolution_forward"]
+    assert hasattr(own.function, "py_func")
+    rng = np.random.default_rng(0)
+    A, W, b = (rng.standard_normal(shape, np.float32) for shape in ((2, 3, 5, 4), (2, 3, 2, 2), (2,)))
+    np.testing.assert_allclose(own(A, W, b, 1, 0, 1), choose("numpy").convolution_forward(A, W, b, 1, 0, 1), atol=1e-5)

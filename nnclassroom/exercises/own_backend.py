@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -48,6 +48,7 @@ def kept(
 
 def by_numba(kernel: Kernel) -> Kernel:
     """The kernel compiled by Numba; the kernel itself if Numba does not know all that it does."""
+    _teach_padding()
     fast = jit.jit(kernel.function)
     try:
         with np.errstate(all="ignore"):
@@ -55,3 +56,24 @@ def by_numba(kernel: Kernel) -> Kernel:
     except Exception:  # Numba has many kinds of its own
         return kernel
     return replace(kernel, function=fast)
+
+
+@lru_cache(maxsize=1)
+def _teach_padding() -> None:
+    """Tell Numba what np.pad(images, widths) does, with zeros around four axes: the tasks propose it."""
+    from numba.core import types
+    from numba.extending import overload
+
+    @overload(np.pad)
+    def pad(array, pad_width):
+        if not isinstance(array, types.Array) or array.ndim != 4:
+            return None
+
+        def padded(array, pad_width):
+            (n0, n1, n2, n3), (w0, w1, w2, w3) = array.shape, pad_width
+            shape = n0 + w0[0] + w0[1], n1 + w1[0] + w1[1], n2 + w2[0] + w2[1], n3 + w3[0] + w3[1]
+            result = np.zeros(shape, array.dtype)
+            result[w0[0] : w0[0] + n0, w1[0] : w1[0] + n1, w2[0] : w2[0] + n2, w3[0] : w3[0] + n3] = array
+            return result
+
+        return padded
