@@ -256,7 +256,7 @@ def plot_transfers(trips: Sequence[Mapping[str, float]], where: str) -> Describe
     whole = (
         f"B = {costs['bandwidth'] / 1e9:.1f} GB/s: {costs['there'] * costs['bandwidth'] / 1e3:,.0f} kB in a time of t0"
     )
-    shown = plot_lines(lines, "bytes", "time, s", f"One transfer ({where})\n{start}; {whole}")
+    shown = plot_lines(lines, "bytes", "time, s", f"One transfer ({where})\n{start}\n{whole}")
     return Described(shown.figure, f"{start}; {whole}. {shown.words}")
 
 
