@@ -15,7 +15,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-SHIPPED = ("datasets/*.*", "benchmarks/results/**/*.json")
+SHIPPED = ("datasets/*.*", "datasets/mnist_sample/*", "benchmarks/results/**/*.json")
 LINK = re.compile(r"!?\[([^]]*)\]\((?!https?:|#)[^)]*\)")  # to a file of the repository
 
 

@@ -21,7 +21,8 @@ MANIFEST = "MANIFEST.json"
 TOP = "course"  # the one folder in the .zip
 # What the course needs besides the packages and the notebooks; tests and instructors' pages are left out.
 PATTERNS = ("LICENSE", "Makefile", "pyproject.toml", "setup.py", "environment.yml")
-PATTERNS += ("requirements/*.txt", "tools/setup.py", "datasets/*.*", "slurm/*.*")
+PATTERNS += ("requirements/*.txt", "tools/setup.py", "docs/report.md", "slurm/*.*")
+PATTERNS += ("datasets/*.*", "datasets/mnist_sample/*")
 PATTERNS += ("benchmarks/results/*.json", "benchmarks/results/experiment/runs/*.json")
 
 
