@@ -248,10 +248,8 @@ def transfer_costs(trips: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def plot_transfers(trips: Sequence[Mapping[str, float]], where: str) -> Described:
     """Plot the time of a transfer over its bytes; the title has t0 and the bandwidth."""
     sizes, costs = [trip["bytes"] for trip in trips], transfer_costs(trips)
-    lines = {
-        "to the GPU": (sizes, [trip["there"] for trip in trips]),
-        "to the CPU": (sizes, [trip["back"] for trip in trips]),
-    }
+    ways = [(sizes, [trip[way] for trip in trips]) for way in ("there", "back")]
+    lines = dict(zip(["to the GPU", "to the CPU"], ways, strict=True))
     start = f"t0 = {duration(costs['there'])} to the GPU, {duration(costs['back'])} to the CPU"
     whole = (
         f"B = {costs['bandwidth'] / 1e9:.1f} GB/s: {costs['there'] * costs['bandwidth'] / 1e3:,.0f} kB in a time of t0"
