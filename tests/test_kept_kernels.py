@@ -319,6 +319,8 @@ def course(tmp_path, monkeypatch):
         folder = tmp_path / name
         folder.mkdir(parents=True)
         monkeypatch.setattr(language, "ROOT", folder)
+        if folder.name == "site-packages":  # a wheel
+            monkeypatch.setattr(language, "COURSE", language.SHIPPED)
         if can_be_written:
             writable.append(folder)
         return folder

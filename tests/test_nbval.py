@@ -17,7 +17,7 @@ def course(tmp_path, monkeypatch) -> Path:
         path = tmp_path / "notebooks" / f"{name}.ipynb"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(to_bytes(v4.new_notebook(cells=[v4.new_code_cell(text)])))
-    monkeypatch.setattr(language, "ROOT", tmp_path)
+    monkeypatch.setattr(language, "COURSE", tmp_path)
     return tmp_path
 
 

@@ -57,7 +57,7 @@ def folder() -> Path:
     if named := os.environ.get("NNCOURSE_MY_KERNELS"):
         return Path(named)
     beside = language.ROOT / "my_kernels"
-    installed = language.COURSE != language.ROOT
+    installed = language.COURSE == language.SHIPPED
     writable = os.access(beside if beside.exists() else language.ROOT, os.W_OK)
     return beside if writable and not installed else Path.home() / "my_kernels"
 
