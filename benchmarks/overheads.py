@@ -10,15 +10,16 @@ from nncourse import device as devices
 from nncourse.errors import CourseError
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULTS / "overheads.json")
+def main(name: str = "overheads", about: str = __doc__) -> None:
+    """Measure what belongs into results/NAME.json, and write it."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=RESULTS / f"{name}.json")
     options = parser.parse_args()
     refuse_out(parser, options.out)
     try:
-        found = overheads.measure()
+        found = overheads.measure(name)
     except CourseError as error:
-        print(f"overheads: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         sys.exit(2)
     head = {"machine": devices.describe("gpu"), "cpu": devices.describe("cpu")}
     save(head | {"versions": devices.versions()} | found, options.out)

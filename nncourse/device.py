@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -77,9 +78,7 @@ def describe(device: str = "cpu") -> str:
     """One line: the processor's name and usable cores, or the GPU's name, multiprocessors, memory and architecture."""
     if device == "cpu":
         return f"{_cpu_name()}, {len(cores())} cores"
-    import cupy
-
-    chip = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    chip = _chip()
     name = chip["name"].decode()
     memory = chip["totalGlobalMem"] / 2**30
     return f"{name}, {chip['multiProcessorCount']} multiprocessors, {memory:.0f} GiB, sm_{chip['major']}{chip['minor']}"
@@ -87,31 +86,26 @@ def describe(device: str = "cpu") -> str:
 
 def multiprocessors() -> int:
     """The number of multiprocessors of the current GPU."""
-    import cupy
-
-    return _multiprocessors(cupy.cuda.runtime.getDevice())
-
-
-@functools.cache
-def _multiprocessors(device: int) -> int:
-    import cupy
-
-    return cupy.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"]
+    return _chip()["multiProcessorCount"]
 
 
 def capability() -> tuple[int, int]:
     """The compute capability of the current GPU: (9, 0) is an H100's, sm_90."""
+    return _chip()["major"], _chip()["minor"]
+
+
+def _chip() -> dict[str, Any]:
+    """The properties of the current GPU, by CUDA's names."""
     import cupy
 
-    return _capability(cupy.cuda.runtime.getDevice())
+    return _properties(cupy.cuda.runtime.getDevice())
 
 
 @functools.cache
-def _capability(device: int) -> tuple[int, int]:
+def _properties(device: int) -> dict[str, Any]:
     import cupy
 
-    chip = cupy.cuda.runtime.getDeviceProperties(device)
-    return chip["major"], chip["minor"]
+    return cupy.cuda.runtime.getDeviceProperties(device)
 
 
 def versions() -> dict[str, str]:

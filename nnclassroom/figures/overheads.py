@@ -348,11 +348,11 @@ MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gp
     for part in (chip, launch, transfers, lie, step, moving, batches, sums, weight_gradients, counting)
 }
 WAITS: dict[str, Callable] = {part.__name__: part for part in (waits.in_flight, waits.orders)}
+FILES = {"overheads": MEASURES, "waits": WAITS}  # of benchmarks/results
 
 
 def measure(name: str = "overheads") -> dict:
     """The results of all measurements of a results file. Raises CourseError without a GPU."""
     if not devices.gpu_available():
         raise CourseError(f"the overheads are those of a GPU: {devices.why_no_gpu()}")
-    of_file = WAITS if name == "waits" else MEASURES
-    return {part: measured() for part, measured in of_file.items()}
+    return {part: measured() for part, measured in FILES[name].items()}
