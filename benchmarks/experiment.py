@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nnclassroom.experiment import page
 from nnclassroom.experiment.runs import experiments_in
+from nncourse import device as devices
 
 HERE = Path(__file__).parent / "results" / "experiment"
 SMALL, LARGE = "112x148", "222x295"  # height x width; the thesis writes them the other way round
@@ -28,6 +29,7 @@ class Record:
     folder: str
     options: str
     seconds: float
+    gpus: int = 1
 
 
 RECORDS = (  # in the order in which they are recorded
@@ -46,23 +48,25 @@ RECORDS = (  # in the order in which they are recorded
     Record(
         "mnist", "--devices cpu,1 --runs 1 --epochs 8 --batch-size 50 --learning-rate 0.5 --cpu-steps 0 --threads 1", 60
     ),
-    Record("several_gpus", "--devices 1,2 --runs 1 --epochs 2", 60),
+    Record("two_gpus", "--devices 1,group1,2 --runs 3 --epochs 10", 60, gpus=2),
+    Record("two_gpus", "--devices pytorch2 --runs 1 --epochs 10", 60, gpus=2),
+    Record(".", "--devices 2 --runs 1", 230, gpus=2),
+    Record("two_gpus_hybrid", "--devices 1,cpu+2 --runs 1 --epochs 10 --size 74x99", 200, gpus=2),
 )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS", help="for all of it")
-    parser.add_argument("--only", metavar="FOLDERS", help="such as .,hybrid (default: all but several_gpus)")
+    parser.add_argument("--only", metavar="FOLDERS", help="such as .,hybrid (default: all that this machine can)")
     parser.add_argument("--out", type=Path, default=HERE, help="default: benchmarks/results/experiment")
     options = parser.parse_args()
     over = time.monotonic() + options.limit
-    only = (
-        options.only.split(",") if options.only else [each.folder for each in RECORDS if each.folder != "several_gpus"]
-    )
+    folders = options.only.split(",") if options.only else [each.folder for each in RECORDS]
+    most = max(1, gpu_count())
     for record in RECORDS:
         left = over - time.monotonic()
-        if record.folder not in only or left < record.seconds:
+        if record.folder not in folders or record.gpus > most or left < record.seconds:
             continue
         network = "mnist" if record.folder == "mnist" else "resnet34"
         words = [
@@ -79,6 +83,15 @@ def main() -> int:
     if (options.out / "plan.json").exists():
         print(page.written(options.out / "experiment.html", *experiments_in(options.out)))
     return 0
+
+
+def gpu_count() -> int:
+    """The number of GPUs that can be used here."""
+    if devices.why_no_gpu():
+        return 0
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceCount()
 
 
 if __name__ == "__main__":

@@ -99,14 +99,15 @@ def test_every_recorded_experiment_is_a_command_that_can_be_and_starts_only_if_t
         assert commands.main(words) == 3  # as run_all ended
     assert [job.name for job in planned[0]][:3] == [f"gpu1-batch{n}-run{k}" for k, n in ((1, 128), (1, 256), (2, 128))]
     kinds = {job.devices.kind for some in planned for job in some}
-    assert kinds == {"cpu", "gpu", "group", "hybrid"}  # the thesis's environments
+    assert kinds == {"cpu", "gpu", "group", "hybrid", "pytorch"}  # the thesis's environments, and its library
 
     def run(words):
         begun.append(words)
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(experiment.subprocess, "run", run)
+    monkeypatch.setattr(experiment, "gpu_count", lambda: 0)
     monkeypatch.setattr(sys, "argv", ["experiment", "--limit", "100", "--out", str(tmp_path / "new")])
     assert experiment.main() == 0
-    least = [record.folder for record in experiment.RECORDS if record.seconds < 100 and record.folder != "several_gpus"]
+    least = [record.folder for record in experiment.RECORDS if record.seconds < 100 and record.gpus == 1]
     assert [Path(words[words.index("--out") + 1]).name for words in begun] == least

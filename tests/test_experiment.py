@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import MPI, until, with_variable
+from processes import MPI, in_processes, until, with_variable
 
 from nnclassroom import commands
-from nnclassroom.experiment import numbers, one_run, page_accuracy, runs
+from nnclassroom.experiment import numbers, one_run, page_accuracy, runs, training
 from nnclassroom.experiment import page as experiment_page
 from nnclassroom.experiment.numbers import Experiment
 from nnclassroom.experiment.one_run import run_job
@@ -30,6 +30,7 @@ from nnclassroom.experiment.plan import (
     make_parts,
     parsed_devices,
 )
+from nnclassroom.experiment.pytorch_run import PyTorchNetwork
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
@@ -48,9 +49,15 @@ CPU, GPU, GPUS = Devices("cpu", 1), Devices("gpu", 1), Devices("gpu", 2)
 
 def test_devices_in_words_of_the_command_line():
     assert parsed_devices("cpu,1,2,2,cpu2") == [CPU, GPU, GPUS, Devices("cpu", 2)]
-    unlike = parsed_devices("group1,cpu+1,cpu+2,cpu+cpu")
-    assert [each.each for each in unlike] == [["gpu"], ["cpu", "gpu"], ["cpu", "gpu", "gpu"], ["cpu", "cpu"]]
-    assert [each.gpus for each in unlike] == [1, 1, 2, 0]
+    unlike = parsed_devices("group1,cpu+1,cpu+2,cpu+cpu,pytorch2")
+    assert [each.each for each in unlike] == [
+        ["gpu"],
+        ["cpu", "gpu"],
+        ["cpu", "gpu", "gpu"],
+        ["cpu", "cpu"],
+        ["gpu"] * 2,
+    ]
+    assert [each.gpus for each in unlike] == [1, 1, 2, 0, 2]
     for wrong in ("", "gpu", "cpu,,1", "0", "1.5", "cpu-1", "group2", "cpu+0", "cpu+"):
         with pytest.raises(CourseError, match="wanted"):
             parsed_devices(wrong)
@@ -133,15 +140,15 @@ def test_runs_begin_with_weights_of_their_own_epochs_have_their_own_orders_and_s
         seeds.append(seed)
         return make_experiment_network(plan, seed)
 
-    def steps(training, order, rate, position):
+    def steps(own, order, rate, position):
         if rate == TINY.learning_rate:  # not those that warm up
             orders.append(order)
-            trained.append(training.network)
-        before(training, order, rate, position)
+            trained.append(own.network)
+        before(own, order, rate, position)
 
-    before = one_run._Training._steps
+    before = training.Training.steps
     monkeypatch.setattr(one_run, "make_experiment_network", network)
-    monkeypatch.setattr(one_run._Training, "_steps", steps)
+    monkeypatch.setattr(training.Training, "steps", steps)
     for number in range(2):
         run_job(TINY, Job(CPU, 16, number), parts, ALONE, [])
     assert seeds == [0, 1] and len({tuple(order) for order in orders}) == len(orders) == 4
@@ -160,6 +167,52 @@ def test_two_members_come_to_what_one_does():
         assert found["accuracies"] == alone["accuracies"] and found["accuracy"] == alone["accuracy"] > 0
     trained, held, tested = image_counts(plan)
     assert sum(rows) >= 3 * (trained + held) + tested + 16 + trained % 16
+
+
+def pytorch_on_the_cpu(group, count):
+    """A run by PyTorch, with what would be on a GPU on the CPU."""
+    plan = replace(TINY, epochs=3, images=12)
+    Devices.each = property(lambda self: ["cpu"] * self.count)  # in a process of its own, or put back by the test
+    return run_job(plan, Job(Devices("pytorch", count), 16, 0), make_parts(plan), group, [])
+
+
+def test_a_run_by_pytorch_learns_what_ours_does(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(Devices, "each", Devices.each)
+    plan = replace(TINY, epochs=3, images=12)
+    ours = run_job(plan, Job(CPU, 16, 0), make_parts(plan), ALONE, [])
+    found = pytorch_on_the_cpu(ALONE, 1)
+    assert found["accuracies"] == ours["accuracies"] and found["accuracy"] == ours["accuracy"] > 0
+    assert found["parameters"] == ours["parameters"] and found["finite"]
+    assert numbers.label_of(found) == "PyTorch, 1 GPU, 16"
+
+
+@MPI
+def test_two_processes_by_pytorch_learn_what_one_does(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(Devices, "each", Devices.each)
+    alone = pytorch_on_the_cpu(ALONE, 1)
+    for found in in_processes(pytorch_on_the_cpu, 2, 2):
+        assert found["accuracies"] == alone["accuracies"] and found["accuracy"] == alone["accuracy"]
+        assert found["images_an_epoch"] == alone["images_an_epoch"]
+
+
+def test_pytorch_has_the_weights_of_a_resnet(rng):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torchvision")
+    network = make_experiment_network(Plan("resnet18", height=33, width=40), 3)
+    there, X = PyTorchNetwork(network, choose("numpy"), ALONE), rng.random((3, 1, 33, 40), np.float32)
+    there.model.load_state_dict(there.on(choose("numpy")).model.state_dict())
+    wanted = network.outputs(X, choose("numpy")).A
+    found = torch.softmax(torch.from_dlpack(there.outputs(X, choose("numpy")).A), 1).numpy()
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_continued_plans_keep_all_batch_sizes_and_the_most_runs(tmp_path):
+    runs.settle(replace(TINY, runs=3, batch_sizes=(16, 32)), tmp_path)
+    runs.settle(replace(TINY, runs=1, batch_sizes=(8, 16)), tmp_path)
+    there = runs.read_plan(tmp_path)
+    assert there.runs == 3 and there.batch_sizes == (16, 32, 8)
 
 
 @pytest.mark.parametrize("slow", [1.0, 3.0])

@@ -17,7 +17,8 @@ def add_options(parser: ArgumentParser) -> None:
         "--devices",
         default="cpu,1,2",
         help="cpu, cpu2 (two processes on the CPU), numbers of GPUs, group1 (one GPU, trained as several are), "
-        "cpu+1 (the CPU and a GPU), cpu+cpu (two unequal processes); default cpu,1,2; on a laptop cpu,cpu2",
+        "cpu+1 (the CPU and a GPU), cpu+cpu (two unequal processes), pytorch2 (two GPUs by PyTorch's "
+        "DistributedDataParallel); default cpu,1,2; on a laptop cpu,cpu2",
     )
     add(
         "--out",

@@ -142,8 +142,9 @@ def label_of(result: Result) -> str:
     unlike = {"group": "1 GPU in a group of one", "hybrid": hybrid, "unequal": "2 unequal CPU processes"}
     if kind in unlike:
         return f"{unlike[kind]}, {batch}, counted alike" if result["alike"] else f"{unlike[kind]}, {batch}"
-    one, several = {"cpu": ("CPU", "CPU processes"), "gpu": ("1 GPU", "GPUs")}[kind]
-    return f"{one}, {batch}" if count == 1 else f"{count} {several}, {batch / count:g} each"
+    one, several = ("CPU", "CPU processes") if kind == "cpu" else ("1 GPU", "GPUs")
+    label = f"{one}, {batch}" if count == 1 else f"{count} {several}, {batch / count:g} each"
+    return f"PyTorch, {label}" if kind == "pytorch" else label
 
 
 def consumed_by(result: Result) -> Consumed | None:

@@ -2,24 +2,23 @@
 
 import datetime
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from nnclassroom.experiment.plan import AUTO, Job, Parts, Plan, is_partial, make_backend, make_experiment_network
-from nncourse import datasets
+from nnclassroom.experiment.training import OnRows, Shown, Training, first_of, samples_of
 from nncourse import device as devices
 from nncourse.backend import Through
-from nncourse.calls import Array, Calls
-from nncourse.group import Group, total
-from nncourse.model.data_parallel import begin_alike, data_parallel_epoch, own_pieces
-from nncourse.model.layers import StepPosition
-from nncourse.model.loaders import HostSamples, as_floats, bytes_on_device, in_pieces, placed
-from nncourse.model.network import Network, threads_for, training_step
-from nncourse.model.optimizers import SGD, Optimizer
+from nncourse.calls import Calls
+from nncourse.group import Group
+from nncourse.model.data_parallel import begin_alike
+from nncourse.model.loaders import as_floats, bytes_on_device
+from nncourse.model.network import Network, threads_for
+from nncourse.model.optimizers import SGD
 from nncourse.parallel.energy import LEAST, Meter, idle_power, measured
 from nncourse.parallel.hybrid import measured_shares
 from nncourse.threads import granted
@@ -27,8 +26,6 @@ from nncourse.threads import granted
 LARGEST = 31 << 20  # bytes
 LEAST_SLEEP = 2e-3  # seconds; shorter sleeps take longer than they should
 DIGITS = 6  # of times in a result, and of accuracies
-
-OnRows = Callable[[int], None]
 
 
 def run_job(
@@ -53,20 +50,21 @@ def run_job(
     backend = make_backend(job.devices.each[group.rank])
     if job.devices.kind == "unequal" and group.rank == 0:
         backend = slowed(backend, plan.slow)
-    network = make_experiment_network(plan, plan.seed + job.number).on(backend)
-    begin_alike(network, group)
+    first = make_experiment_network(plan, plan.seed + job.number)
+    network, make_training = to_train(first, job, backend, group)
     shares = shares_of(plan, job, parts, network, backend, group)
-    train = _Training(plan, job, network, SGD(), *_samples(parts.train, plan, backend), backend, group, shares, on_rows)
-    held = _Shown(parts.validation, plan, job, backend, group, shares, on_rows)
-    test = _Shown(
-        _first(parts.test, plan.cpu_steps * job.batch if partial else 0), plan, job, backend, group, shares, on_rows
+    data = samples_of(parts.train, plan, backend)
+    train = make_training(plan, job, network, SGD(), *data, backend, group, shares, on_rows)
+    held = Shown(parts.validation, plan, job, backend, group, shares, on_rows)
+    test = Shown(
+        first_of(parts.test, plan.cpu_steps * job.batch if partial else 0), plan, job, backend, group, shares, on_rows
     )
     epochs = 1 if partial else plan.epochs
     seconds: dict[str, list[float]] = {"train": [], "validation": [], "test": []}
     ends: dict[str, list[float]] = {"train": [], "validation": []}  # since the start, to mark them in the power
     validated, accuracies = [], []
     cores = min(granted(), plan.cores or granted())
-    with threads_for(network, job.batch / group.size, backend, plan.threads or None, cores) as blas:
+    with threads_for(first, job.batch / group.size, backend, plan.threads or None, cores) as blas:
         blas.choose()
         train.try_out()
         for shown in [test] if partial else [held, test]:
@@ -138,6 +136,17 @@ def run_job(
     }
 
 
+def to_train(first: Network, job: Job, backend: Calls, group: Group) -> tuple[Any, type[Training]]:
+    """The network on the device, the same in all processes, and what trains it: the course, or PyTorch."""
+    if job.devices.kind == "pytorch":
+        from nnclassroom.experiment.pytorch_run import PyTorchNetwork, PyTorchTraining
+
+        return PyTorchNetwork(first, backend, group), PyTorchTraining
+    network = first.on(backend)
+    begin_alike(network, group)
+    return network, Training
+
+
 def keep_memory() -> None:
     """Let this process keep the memory that each step frees, instead of getting it anew from the system, page by page.
 
@@ -176,118 +185,3 @@ def slowed(backend: Calls, factor: float) -> Calls:
         return result
 
     return Through(backend, call)
-
-
-Pair = tuple[np.ndarray, np.ndarray]  # images and one-hot targets
-
-
-def _first(pair: Pair, most: int) -> Pair:
-    """The first images of them, or all if `most` is 0."""
-    return pair[0][: most or None], pair[1][: most or None]
-
-
-def _samples(pair: Pair, plan: Plan, backend: Calls) -> tuple[Array | HostSamples, Array]:
-    return placed(pair[0], backend.device, plan.send), backend.to_device(pair[1])
-
-
-@dataclass(frozen=True)
-class _Training:
-    """What an epoch of training needs."""
-
-    plan: Plan
-    job: Job
-    network: Network
-    optimizer: Optimizer
-    X: Array | HostSamples
-    Y: Array
-    backend: Calls
-    group: Group
-    shares: list[float] | None
-    on_rows: OnRows | None
-
-    def epoch(self, number: int, most_steps: int = 0) -> tuple[int, int]:
-        """Train all batches, or some, in this epoch's order. Returns the numbers of steps and of images."""
-        order = np.random.default_rng([self.plan.seed, self.job.number, number]).permutation(len(self.Y))
-        order = order[: most_steps * self.job.batch] if most_steps else order
-        self._steps(order, self.plan.learning_rate, StepPosition(self.plan.seed, number))
-        devices.synchronise(self.backend.device)
-        return -(-len(order) // self.job.batch), len(order)
-
-    def try_out(self) -> None:
-        """Take a step on a copy of the network, so that all is compiled and the library has chosen its plans.
-
-        The last batch of an epoch may be smaller, and then needs plans of its own.
-        """
-        rest = 0 if is_partial(self.plan, self.job.devices) else len(self.Y) % self.job.batch
-        copy = replace(self, network=self.network.on(self.backend), optimizer=SGD())
-        for rows in dict.fromkeys((min(self.job.batch, len(self.Y)), rest or self.job.batch)):
-            copy._steps(np.arange(min(rows, len(self.Y))), 1e-9, StepPosition())
-
-    def _steps(self, order: np.ndarray, rate: float, position: StepPosition) -> None:
-        # samples that stay on the host are indexed there
-        there = order if isinstance(self.X, HostSamples) else self.backend.to_device(order)
-        if self.group.size == 1 and self.job.devices.kind != "group":
-            self._steps_alone(there, rate, position)
-            return
-        data_parallel_epoch(
-            self.network,
-            self.X,
-            self.Y,
-            there,
-            self.job.batch,
-            rate,
-            self.backend,
-            self.optimizer,
-            position,
-            self.group,
-            shares=self.shares,
-            on_rows=self.on_rows,
-            alike=self.job.alike,
-        )
-
-    def _steps_alone(self, order: Array, rate: float, position: StepPosition) -> None:
-        """One device trains as it would without any group."""
-        for start, samples, targets in in_pieces(self.X, self.Y, order, self.job.batch):
-            if self.on_rows:
-                self.on_rows(len(targets))
-            here = position._replace(first=start)
-            training_step(self.network, samples, targets, rate, self.backend, self.optimizer, here)
-
-
-class _Shown:
-    """Images with known classes, to measure the share that a network classifies correctly."""
-
-    def __init__(
-        self,
-        pair: Pair,
-        plan: Plan,
-        job: Job,
-        backend: Calls,
-        group: Group,
-        shares: list[float] | None,
-        on_rows: OnRows | None,
-    ) -> None:
-        self.X, self.Y = placed(pair[0], backend.device, plan.send), pair[1]
-        self.backend, self.group, self.shares, self.on_rows = backend, group, shares, on_rows
-        self.at_once = plan.validation_batch or job.batch
-
-    def __len__(self) -> int:
-        return len(self.Y)
-
-    def accuracy(self, network: Network) -> float:
-        """Each member counts its rows, `at_once` at a time."""
-        right = np.zeros(1)
-        for rows in own_pieces(len(self.Y), self.at_once, self.group, self.on_rows, self.shares):
-            right += self._right(network, rows)
-        return float(total(right, self.group)[0]) / len(self.Y)
-
-    def try_out(self, network: Network) -> None:
-        """Classify the first images of each number that come at once."""
-        pieces = own_pieces(len(self.Y), self.at_once, self.group, self.on_rows, self.shares)
-        for rows in {piece.stop - piece.start: piece for piece in pieces}.values():
-            self._right(network, rows)
-
-    def _right(self, network: Network, rows: slice) -> int:
-        outputs = network.outputs(self.X[rows], self.backend).A
-        predicted = devices.to_device(datasets.predicted_classes(outputs), "cpu")
-        return int((predicted == self.Y[rows].argmax(axis=1)).sum())

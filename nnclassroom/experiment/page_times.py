@@ -43,7 +43,14 @@ def short(other: Experiment) -> str:
 def words_of(other: Experiment) -> str:
     """The devices of an experiment as --devices takes them."""
     kinds = dict.fromkeys((each["kind"], each["count"]) for each in other.results)
-    words = {"cpu": "cpu{}", "gpu": "{}", "group": "group1", "hybrid": "cpu+{}", "unequal": "cpu+cpu"}
+    words = {
+        "cpu": "cpu{}",
+        "gpu": "{}",
+        "group": "group1",
+        "hybrid": "cpu+{}",
+        "unequal": "cpu+cpu",
+        "pytorch": "pytorch{}",
+    }
     return ",".join(words[kind].format(count - (kind == "hybrid")).replace("cpu1", "cpu") for kind, count in kinds)
 
 

@@ -31,6 +31,7 @@ WORDS = {
     "group": r"group1",
     "hybrid": r"cpu\+(\d{1,4})",
     "unequal": r"cpu\+cpu",
+    "pytorch": r"pytorch(\d{1,4})",
 }
 
 
@@ -86,7 +87,8 @@ class Devices:
     """Some devices, with a process for each. `count` is the number of processes.
 
     kind: "cpu" or "gpu"; "group", one GPU in a group of one, trained as several are: what the thesis calls its wrapper;
-        "hybrid", the CPU and GPUs; "unequal", two processes on the CPU, the first slowed down on purpose.
+        "hybrid", the CPU and GPUs; "unequal", two processes on the CPU, the first slowed down on purpose; "pytorch",
+        GPUs that PyTorch trains with, by DistributedDataParallel.
     """
 
     kind: str
@@ -97,7 +99,7 @@ class Devices:
         """The device of every process."""
         if self.kind == "hybrid":
             return ["cpu"] + ["gpu"] * (self.count - 1)
-        return ["gpu" if self.kind in ("gpu", "group") else "cpu"] * self.count
+        return ["gpu" if self.kind in ("gpu", "group", "pytorch") else "cpu"] * self.count
 
     @property
     def gpus(self) -> int:
@@ -131,7 +133,8 @@ class Job:
 def parsed_devices(text: str) -> list[Devices]:
     """The devices of "cpu,1,group1,2,cpu+1": the CPU, a GPU, one in a group of one, two, the CPU and a GPU.
 
-    "cpu2" are two processes on the CPU, "cpu+cpu" two unequal ones. CourseError for other words.
+    "cpu2" are two processes on the CPU, "cpu+cpu" two unequal ones; "pytorch2" are two GPUs that PyTorch trains with.
+    CourseError for other words.
 
     >>> [(each.kind, each.count) for each in parsed_devices("cpu,2,cpu+1")]
     [('cpu', 1), ('gpu', 2), ('hybrid', 2)]
@@ -141,7 +144,7 @@ def parsed_devices(text: str) -> list[Devices]:
         matches = ((kind, re.fullmatch(pattern, word.strip())) for kind, pattern in WORDS.items())
         kind, match = next((each for each in matches if each[1]), ("", None))
         if not match:
-            wanted = "devices such as cpu,1,group1,2,cpu+1 (numbers of GPUs) or cpu,cpu2,cpu+cpu"
+            wanted = "devices such as cpu,1,group1,2,cpu+1,pytorch2 (numbers of GPUs) or cpu,cpu2,cpu+cpu"
             raise CourseError(f"wanted {wanted}; got {word!r}")
         number = int(match[1] or 1) if match.groups() else 1
         if number < 1:

@@ -210,7 +210,11 @@ def refuse_other(plan: Plan, folder: Path) -> None:
 
 
 def settle(plan: Plan, folder: Path) -> None:
-    """Make the folder, or continue in it."""
+    """Make the folder, or continue in it: its plan then names all batch sizes so far, and the most runs of a kind."""
+    if (folder / "plan.json").exists():
+        there = read_plan(folder)
+        sizes = tuple(dict.fromkeys((*there.batch_sizes, *plan.batch_sizes)))
+        plan = replace(plan, batch_sizes=sizes, runs=max(there.runs, plan.runs))
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -11,8 +11,8 @@ import numpy as np
 
 from nnclassroom.timing.training import CHECKED, Problem, Trainer, timed, written_out
 from nncourse.model.image_layers import AveragePool, Convolution, Flatten, GlobalAveragePool, MaxPool
-from nncourse.model.layers import Dense, views
-from nncourse.model.network import COSTS
+from nncourse.model.layers import Dense
+from nncourse.model.network import COSTS, Network
 from nncourse.model.optimizers import SGD, AdaGrad, Adam, RMSProp
 
 
@@ -82,7 +82,8 @@ def prepared(problem: Problem, device: str, channels_last: bool = False) -> tupl
     torch.set_float32_matmul_precision("highest")  # no TF32, whatever the environment says
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
-    network = module(torch, problem).to(device, **({"memory_format": torch.channels_last} if channels_last else {}))
+    form = {"memory_format": torch.channels_last} if channels_last else {}
+    network = module(torch, problem.network).to(device, **form)
     X = torch.from_numpy(problem.X).to(device)
     X = X.permute(0, 2, 3, 1).contiguous() if channels_last else X
     labels = problem.network.cost == "categorical_cross_entropy"  # as its cross-entropy takes them
@@ -101,7 +102,7 @@ def wait(torch, device: str) -> None:
 
 def trainer(torch, network, problem: Problem, train: Callable, forget: Callable) -> Trainer:
     def begin() -> None:
-        load(torch, network, problem)
+        load(torch, network, problem.network)
         forget()
 
     begin()
@@ -137,15 +138,15 @@ def captured(torch, work: Callable) -> Callable:
 # ---- the network
 
 
-def module(torch, problem: Problem):
+def module(torch, network: Network):
     """The network as PyTorch modules. What its cost computes from Z ends before the output's activation.
 
     Raises ValueError for a layer without a counterpart.
     """
-    layers, last = [], problem.network.layers[-1]
-    for layer in problem.network.layers:
+    layers, last = [], network.layers[-1]
+    for layer in network.layers:
         layers += modules(torch, layer)
-        if layer.activation and not (layer is last and COSTS[problem.network.cost]):
+        if layer.activation and not (layer is last and COSTS[network.cost]):
             layers.append(activation(torch, layer.activation))
     return torch.nn.Sequential(*layers)
 
@@ -196,11 +197,10 @@ def cost_of(torch, problem: Problem) -> Callable:
     }[problem.network.cost]
 
 
-def load(torch, network, problem: Problem) -> None:
-    """Copy the problem's first parameters into the modules' tensors."""
-    values = views(problem.parameters, [array.shape for array in problem.network.parameters])
+def load(torch, modules, network: Network) -> None:
+    """Copy the network's parameters into the modules' tensors."""
     with torch.no_grad():
-        for tensor, value in zip(network.parameters(), values, strict=True):
+        for tensor, value in zip(modules.parameters(), network.parameters, strict=True):
             tensor.copy_(torch.from_numpy(value))
 
 
