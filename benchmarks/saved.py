@@ -18,10 +18,14 @@ def refuse_out(parser: argparse.ArgumentParser, path: Path) -> None:
         parser.error(str(error))
 
 
+def dated(result: dict) -> dict:
+    """The results of a run, with today's date if they have none."""
+    return {"date": datetime.date.today().isoformat()} | result
+
+
 def save(result: dict, path: Path, said: bool = True) -> None:
-    """Write the results of a run with today's date, and say so."""
-    dated = {"date": datetime.date.today().isoformat()} | result
-    text = json.dumps(dated, indent=1, ensure_ascii=False) + "\n"
+    """Write the results of a run with their date, and say so."""
+    text = json.dumps(dated(result), indent=1, ensure_ascii=False) + "\n"
     write_atomically(path, lambda new: new.write_text(text, encoding="utf-8"))
     if said:
         print(f"written: {path}")

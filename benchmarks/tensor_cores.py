@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import resnet
-from benchmarks.saved import RESULTS, refuse_out, save
+from benchmarks.saved import RESULTS, dated, refuse_out, save
 from benchmarks.workers import WrongResultError
 from nncourse import device as devices
 from nncourse.kernels.dense import dense_forward
@@ -56,9 +56,10 @@ def main(arguments: list[str] | None = None) -> int:
         result["products"] += products(each, options.rounds, left_out=result["left_out"])
         print(f"measured: {' × '.join(map(str, each))}", flush=True)
     result["steps"] = steps(8 if options.quick else 128, options.rounds, left_out=result["left_out"])
-    print(tables.tensor_core_table(result))
+    result = dated(result)
     if not options.quick:
         save(result, options.out or RESULTS / f"tensor_cores-{slug(result['machine'])}.json")
+    print(tables.tensor_core_table(result))
     return 0
 
 

@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from benchmarks import tables, tensor_cores, workers
+from benchmarks import gpu, tables, tensor_cores, workers
 from nncourse.model.resnet import IMAGE, resnet
 
 
@@ -57,6 +57,21 @@ def test_the_table_of_tensor_cores_is_there_for_each_machine(tmp_path):
     assert text.count("A GPU; 2026-01-01; torch 2. Not measured: ResNet-34 / PyTorch (none).") == 2
     assert "| TFLOP/s (error) | 1,024³ | 4,480 × 4,608 × 512 |" in text and "| 123 (1e-03) | 123 (1e-03) |" in text
     assert "128 images: float32 10.0 ms, TF32 10.0 ms, bf16 10.0 ms" in text
+
+
+def test_the_command_saves_a_dated_result_and_prints_its_table(tmp_path, monkeypatch, capsys):
+    one = {"contender": "PyTorch TF32", "factors": "TF32", "seconds": 1e-3, "tflops": 2.0, "error": 1e-3}
+
+    def products(sizes, rounds, left_out):
+        return [one | dict(zip(("batch", "n_in", "n_out"), sizes, strict=True))]
+
+    monkeypatch.setattr(tensor_cores.devices, "gpu_available", lambda: True)
+    monkeypatch.setattr(gpu, "about", lambda device: {"machine": "A GPU", "versions": {"torch": "2"}})
+    monkeypatch.setattr(tensor_cores, "products", products)
+    monkeypatch.setattr(tensor_cores, "steps", lambda batch, rounds, left_out: [])
+    assert tensor_cores.main(["--out", str(tmp_path / "one.json")]) == 0
+    assert len(json.loads((tmp_path / "one.json").read_text())["date"]) == len("2026-01-01")
+    assert "| PyTorch TF32 |" in capsys.readouterr().out
 
 
 def test_the_largest_product_is_one_of_resnet_34():
