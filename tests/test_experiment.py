@@ -15,7 +15,7 @@ import pytest
 from processes import MPI, in_processes, until, with_variable
 
 from nnclassroom import commands
-from nnclassroom.experiment import numbers, one_run, page_accuracy, runs, training
+from nnclassroom.experiment import numbers, one_run, page_accuracy, page_energy, runs, training
 from nnclassroom.experiment import page as experiment_page
 from nnclassroom.experiment.numbers import Experiment
 from nnclassroom.experiment.one_run import run_job
@@ -316,6 +316,20 @@ def test_speedup_efficiency_and_amdahls_p():
     assert rows[0].images_a_second == pytest.approx(125)
     assert rows[0].accuracy == pytest.approx((0.75, 0.775, 0.8))
     assert numbers.amdahl(rows[:1], base) is None
+
+
+def test_accuracies_of_several_gpus_stand_beside_those_of_one_with_as_many_images():
+    rows = numbers.rows_of([*measured(), result("gpu", 1, 64)], 10, 1000, 100)
+    assert page_accuracy.beside_one(rows) == [
+        "2 GPUs, 64 each reach 75.0% in 1 run; 1 GPU, 128 77.5% in 2 runs, 75.0% to 80.0%."
+    ]
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_machines_with_unlike_numbers_of_gpus_are_told_where_energies_are_compared(gpus):
+    results = [result("gpu", 1, 128, gpus=gpus), result("gpu", 2, 256)]
+    text = page_energy.energy(Experiment("", Plan(), results))
+    assert ("unlike numbers of GPUs" in text) == (gpus == 1)
 
 
 def test_energy_of_what_is_used_above_idle_and_of_all():

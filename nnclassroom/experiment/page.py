@@ -34,7 +34,9 @@ def write(path: Path, own: Experiment, *others: Experiment) -> None:
     unlike = [each for each in (own, *others) if any(result["shares"] for result in each.results)]
     validated = other_validation(others)
     rest = [each for each in others if each not in [*small, *unlike, *validated]]
-    same = [each for each in rest if size_of(each.plan) == size_of(own.plan)]
+    same = sorted(
+        (each for each in rest if size_of(each.plan) == size_of(own.plan)), key=lambda each: -each.plan.epochs
+    )
     parts = [
         head(own),
         settings(own.plan),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nnclassroom.experiment import numbers, thesis
-from nnclassroom.experiment.numbers import Curve, Experiment
+from nnclassroom.experiment.numbers import Curve, Experiment, Row
 from nnclassroom.experiment.page_figures import curves_and_times, curves_in_words, figure_with_axes, plot_curves
 from nnclassroom.experiment.page_times import seconds
 from nnclassroom.pages import image, paragraphs, table
@@ -44,8 +44,26 @@ def accuracies(own: Experiment) -> str:
             "the same gradient, to rounding. Batch normalisation is the exception: each GPU normalises by the mean and "
             "variance of its own images alone."
         )
+        notes += beside_one(reached)
     heads = ["on the test images", "runs", "least", "mean", "most", "the thesis"]
     return f"<h2>Accuracy</h2>{table(lines, heads)}{image(figure, text, whole=True)}{paragraphs(notes)}"
+
+
+def beside_one(rows: Sequence[Row]) -> list[str]:
+    """The accuracy of several GPUs beside that of one with as many images a step: what the statistics change."""
+    ones = {row.batch: row for row in rows if row.kind == "gpu" and row.count == 1}
+    notes = []
+    for row in rows:
+        if row.kind == "gpu" and row.count > 1 and row.batch in ones and row.accuracy:
+            one = ones[row.batch]
+            least, mean, most = one.accuracy or (0.0, 0.0, 0.0)
+            reached = f"{row.label} reach {row.accuracy[1]:.1%} in {in_runs(row)}"
+            notes.append(f"{reached}; {one.label} {mean:.1%} in {in_runs(one)}, {least:.1%} to {most:.1%}.")
+    return notes
+
+
+def in_runs(row: Row) -> str:
+    return f"{row.runs} run{'s' if row.runs > 1 else ''}"
 
 
 def sizes(experiments: Sequence[Experiment]) -> str:

@@ -13,6 +13,10 @@ from nncourse.parallel.energy import NOT_IDLE
 
 EDPS = ("edp_used", "edp_above_idle", "edp_all")  # fields of numbers.Consumed
 EACH = 8  # most devices in a figure of the power
+UNLIKE_HOSTS = (
+    "These runs were measured on machines with unlike numbers of GPUs, so “all” has more idle devices in some than in "
+    "others: compare it between runs on one machine only."
+)
 CLOSE = 3  # epochs in the enlarged part of such a figure
 
 
@@ -47,6 +51,8 @@ def _energy(own: Experiment) -> str:
         lines.append([row.label, *joules, *ratios])
         if not row.trusted:
             notes.append(f"{row.label}: shorter than 2 s, in which a counter is renewed too seldom to be trusted.")
+    if len({sum(each["kind"] == "gpu" for each in result["energies"]) for result in results}) > 1:
+        notes.append(UNLIKE_HOSTS)
     over = f", over that of {base.label}" if base and reference else ""
     about = (
         "J is the energy of the devices that a run uses, as their counters have it; above idle, without what they take "
