@@ -270,6 +270,8 @@ def _compile_error(log: str, source: CudaSource) -> CudaCompileError:
 
 
 def _missing(unknown: re.Match | None, said: str) -> str:
+    if "comparison of pointer" in said:
+        return f"a pointer is compared with a number: is its index missing, as in z[i]? g++ says: {said}"
     if not unknown:
         return f"the emulator cannot do this, though a GPU can; g++ says: {said}"
     name = unknown["name"] or unknown["other"]

@@ -240,6 +240,7 @@ def test_macros_are_as_nvrtc_has_them():
         ('unsigned x; asm("mov.u32 %0, %laneid;" : "=r"(x));', "k.cu:2: error: the emulator has no asm"),
         ("a[0] = tex2D<float>(0ull, 1.0f, 1.0f);", "k.cu:2: error: the emulator has no tex2D"),
         ("atomicAdd(reinterpret_cast<float2*>(a), make_float2(1, 2));", "k.cu:2: error: the emulator cannot do this"),
+        ("if (a > 0) a[0] = 1;", "k.cu:2: error: a pointer is compared with a number: is its index missing"),
     ],
 )
 def test_what_only_a_gpu_has_is_missing_in_the_emulator(line, says):

@@ -104,6 +104,14 @@ def _of_steps(n_in: int, n_out: int) -> dict[str, int]:
     return {"n_in": STEP * n_in, "n_out": STEP * n_out}
 
 
+def _of_one_sample(place, x, W, b):
+    n_out, n_in = W.shape
+    yield "this is W x without b", W @ x
+    yield f"only the last {STEP} products are in it: the sum begins anew in each step", W[:, -STEP:] @ x[-STEP:] + b
+    cells = STEP * np.arange(n_out)[:, None] + np.arange(n_in)
+    yield f"W is read here as if its rows were {STEP} long: row j begins at cell j * n_in", W.reshape(-1)[cells] @ x + b
+
+
 def _for_one_sample(name: str, said: str, steps: tuple[tuple[int, int], ...], most_steps: int) -> Operation:
     """A layer for one sample, for sizes that are multiples of STEP: `steps` of them are checked, and random ones."""
     return Operation(
@@ -113,6 +121,7 @@ def _for_one_sample(name: str, said: str, steps: tuple[tuple[int, int], ...], mo
         reference=lambda x, W, b: np.einsum("k,jk->j", x, W) + b,
         flops=None,
         trial=Trial(
+            mistakes=_of_one_sample,
             sizes_to_check=tuple(_of_steps(*each) for each in steps),
             draw_sizes=lambda rng: _of_steps(int(rng.integers(1, most_steps + 1)), int(rng.integers(1, 6))),
             budgets={"shared": Budget(_of_steps(min(2, most_steps), 2), (Limit("reads", "n_in * n_out // 8", "x"),))},

@@ -331,7 +331,7 @@ occupancy = Operation(
         edge_cases=(),
         advice=lambda place, registers, shared_bytes, threads, sm: (
             f"there are {registers[place]} registers a thread, {shared_bytes[place]} bytes and {threads[place]} "
-            "threads a block, and a block for which there is no room fits 0 times"
+            f"threads a block: a warp gets {8 * ceil(registers[place] / 8)} registers for each thread"
         ),
         sizes_to_check=({"n": 8, "sm": H200}, {"n": 1, "sm": H200}, {"n": 200, "sm": H200}, {"n": 200, "sm": A4000}),
     ),

@@ -172,7 +172,7 @@ def _judged_and_kept(
         kept = _kept(operation, name)
         goes_on = "Your earlier right one stays kept, and goes on" if kept else "The course goes on with its own kernel"
         shown = attempt and replace(attempt, whose="yours, wrong")
-        nowhere = "" if shown else "; yours cannot be run, so .attempt is the course's"
+        nowhere = "" if shown else "; .attempt is the course's too"
         notes = (f'Stuck? hint("{operation.name}", "{name}")', f"Not kept. {goes_on}{nowhere}.")
         outcome = Outcome("wrong", verdict.line, (*filter(None, [verdict.numbers]), *notes))
         answer = Answer(kept or course, shown or course, outcome, verdict.case and verdict.case.arguments)
