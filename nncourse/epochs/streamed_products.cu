@@ -67,19 +67,27 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
     constexpr bool HALVES = GROUPS * PADDED > SHARED;
     constexpr int LEFT_OVER = HALVES ? GROUPS / 2 : GROUPS;
     static_assert(LEFT_OVER * PADDED <= SHARED, "streamed.py reserves too little shared memory");
+    constexpr int FOUR = Own::DOWN ? 4 : 1;  // where rows lie down, those of a thread are adjacent in fours
     auto each_of_own = [&](auto visit) {
 #pragma unroll
-        for (int a = 0; a < ROWS; a++)
+        for (int a = 0; a < ROWS; a += FOUR)
 #pragma unroll
             for (int b = 0; b < COLUMNS; b++)
-                if (column_of(b) >= 0) visit(sums[a][b], shared[group % LEFT_OVER * PADDED + place_of(row_of(a), column_of(b))]);
+                if (column_of(b) >= 0) visit(a, b, shared + group % LEFT_OVER * PADDED + place_of(row_of(a), column_of(b)));
     };
-    auto write = [](float sum, float& place) { place = sum; };
+    auto write = [&](int a, int b, float* place) {
+        if constexpr (FOUR == 4) *(float4*)place = make_float4(sums[a][b], sums[a + 1][b], sums[a + 2][b], sums[a + 3][b]);
+        else *place = sums[a][b];
+    };
+    auto add = [&](int a, int b, const float* place) {
+#pragma unroll
+        for (int c = 0; c < FOUR; c++) sums[a + c][b] += place[c];
+    };
     __syncthreads();  // the last factors are no longer read
     if (HALVES) {
         if (group >= LEFT_OVER && group < GROUPS) each_of_own(write);
         __syncthreads();
-        if (group < LEFT_OVER) each_of_own([](float& sum, float place) { sum += place; });
+        if (group < LEFT_OVER) each_of_own(add);
         __syncthreads();
     }
     if (group < LEFT_OVER) each_of_own(write);
