@@ -86,7 +86,7 @@ __device__ void outputs(const Memory& at) {
 
 // The last layer, forward and backward, for TOGETHER samples of a block at a time. Threads divide the inputs.
 __device__ void head(const Memory& at, float* shared) {
-    constexpr int LAYER = LAYERS, INPUTS = inputs(LAYER), SUMS = TOGETHER * OUTPUTS, WARPS = THREADS / 32;
+    constexpr int LAYER = LAYERS, INPUTS = inputs(LAYER), PIXELS = pixels(LAYER - 1), SUMS = TOGETHER * OUTPUTS, WARPS = THREADS / 32;
     const float *W = at.parameters + layer(LAYER).parameters_at, *b = W + OUTPUTS * INPUTS, *A = map_of<LAYER - 1>(at);
     float *parts = shared, *z = parts + WARPS * SUMS, *d = z + SUMS;
     static_assert((WARPS + 2) * SUMS <= SHARED, "streamed.py reserves too little shared memory");
@@ -129,7 +129,8 @@ __device__ void head(const Memory& at, float* shared) {
             float g[TOGETHER] = {};
             Below below[TOGETHER];
 #pragma unroll
-            for (int s = 0; s < TOGETHER; s++) below[s] = look_below<LAYER - 1>(at, min(first + s, at.rows - 1), k);
+            for (int s = 0; s < TOGETHER; s++)
+                below[s] = look_below<LAYER - 1>(at, min(first + s, at.rows - 1), k / PIXELS, k % PIXELS);
 #pragma unroll
             for (int o = 0; o < OUTPUTS; o++) {
                 const float w = W[o * INPUTS + k];
@@ -138,7 +139,7 @@ __device__ void head(const Memory& at, float* shared) {
             }
 #pragma unroll
             for (int s = 0; s < TOGETHER; s++)
-                if (first + s < at.rows) give<LAYER - 1>(at, first + s, k, g[s], below[s]);
+                if (first + s < at.rows) give<LAYER - 1>(at, first + s, k / PIXELS, k % PIXELS, g[s], below[s]);
         }
     }
 }
