@@ -117,6 +117,7 @@ class Block(NamedTuple):
 
     seen: what the filters see there, (channels, k, k, height, width, batch), a view of the image.
     C, columns: the array for a copy of it, and the same as a matrix.
+    with_ones: that matrix with a row of ones above it, the input of the biases.
     Z, sums: the array for the result, (filters, height, width, batch), and the same as a matrix.
     """
 
@@ -125,6 +126,7 @@ class Block(NamedTuple):
     seen: Any
     C: Any
     columns: Any
+    with_ones: Any
     Z: Any
     sums: Any
 
@@ -137,14 +139,18 @@ def blocks(image, filters: Filters, windows: tuple[int, int], size: int, numbers
     at_once = max(1, max(LEAST, numbers // (channels * k * k)) // (size * size * batch))  # windows
     rows, columns = evenly(windows[0], at_once // windows[1]), evenly(windows[1], at_once)
     most = max(map(_length, rows)) * max(map(_length, columns)) * size * size * batch
-    seen_there, made_there = zeros((channels * k * k * most,)), zeros((count * most,))
+    weights = channels * k * k
+    seen_there, made_there = zeros(((1 + weights) * most,)), zeros((count * most,))
+    seen_there[:most] = 1  # every C begins behind these
     for row in rows:
         for column in columns:
             down, across = (slice(part.start * size, part.stop * size) for part in (row, column))
             here = seen[:, :, :, down, across]
-            C = seen_there[: here.size].reshape(here.shape)
-            Z = made_there[: count * prod(here.shape[3:])].reshape(count, *here.shape[3:])
-            yield Block(row.start, column.start, here, C, C.reshape(channels * k * k, -1), Z, Z.reshape(count, -1))
+            pixels = prod(here.shape[3:])
+            C = seen_there[most : most + here.size].reshape(here.shape)
+            with_ones = seen_there[most - pixels : most + here.size].reshape(1 + weights, pixels)
+            Z = made_there[: count * pixels].reshape(count, *here.shape[3:])
+            yield Block(row.start, column.start, here, C, with_ones[1:], with_ones, Z, Z.reshape(count, pixels))
 
 
 def evenly(n: int, most: int) -> list[slice]:
@@ -168,8 +174,7 @@ class Convolution:
         self.below, self.above, self.name, self.size, self.functions = below, above, name, size, functions
         self.places = places_for(above.shape, size)
         self.blocks, self.stride = [*blocks(below.A, filters, above.shape[1:3], size, functions.block)], filters.stride
-        self.ones = np.ones(max(block.sums.shape[1] for block in self.blocks), np.float32)
-        self.dW_part, self.db_part = zeros(self.W.T.shape), np.empty_like(self.db)
+        self.part, self.total = (zeros((1 + self.W.shape[1], len(W))) for _ in range(2))  # of db and dW
 
     def forward(self):
         A, before = self.above.A, self.above.before
@@ -181,19 +186,18 @@ class Convolution:
 
     def backward(self, further):
         A, G, before = self.above.A, self.above.G, self.above.before
-        self.dW.fill(0)
-        self.db.fill(0)
+        self.total.fill(0)
         if further:
             self.below.G.fill(0)
         for block in self.blocks:
             self.functions.deltas(self.name, G, A, before, self.places, self.size, block.Z, block.y, block.x)
             np.copyto(block.C, block.seen)
-            self.dW += np.matmul(block.columns, block.sums.T, out=self.dW_part).T
-            self.db += np.matmul(block.sums, self.ones[: block.sums.shape[1]], out=self.db_part)
+            self.total += np.matmul(block.with_ones, block.sums.T, out=self.part)
             if further:
                 np.matmul(self.W.T, block.sums, out=block.columns)
                 y, x = (at * self.size * self.stride for at in (block.y, block.x))
                 self.functions.add(block.C, self.stride, self.below.G, y, x)
+        self.db[...], self.dW[...] = self.total[0], self.total[1:].T
 
 
 def places_for(shape: tuple[int, ...], size: int):
