@@ -39,8 +39,8 @@ struct Elements {
     bool there[FEW];
     Early before[FEW];
 
-    // The place in the tile of a thread's element number `c`: where the threads are some whole columns, it is in the same
-    // row for all c, and in the same column where they are whole rows. What follows from that is computed once.
+    // The place in the tile of a thread's element number `c`. Where all threads together are some whole columns, it is in
+    // the same row for all c, and where they are whole rows in the same column: what follows from that is computed once.
     __device__ static int row_of(int c) {
         const int number = c * THREADS + threadIdx.x;
         if (DOWN) return THREADS % HIGH == 0 ? threadIdx.x % HIGH : number % HIGH;
