@@ -158,8 +158,27 @@ def _deltas(name, G, A, before, places, size, Z, y_at, x_at):
                         z[s] = g[s] if at[s] == place else f32(0)
 
 
-def _add(C, stride, G, y_at, x_at):
+def _see(C, stride, A, y_at, x_at):
     """With a stride of 1 the pixels of a row lie one behind the other in both arrays."""
+    channels, k, _, height, width, batch = C.shape
+    rows_of_c, a_rows = C.reshape((channels, k, k, height, width * batch)), A.reshape((channels, A.shape[1], -1))
+    for c in range(channels):
+        for i in range(k):
+            for j in range(k):
+                for y in range(height):
+                    at = y_at + i + y * stride
+                    if stride == 1:
+                        to, a = rows_of_c[c, i, j, y], a_rows[c, at, (x_at + j) * batch :]
+                        for q in range(width * batch):
+                            to[q] = a[q]
+                    else:
+                        for x in range(width):
+                            to, a = C[c, i, j, y][x], A[c, at, x_at + j + x * stride]
+                            for s in range(batch):
+                                to[s] = a[s]
+
+
+def _add(C, stride, G, y_at, x_at):
     channels, k, _, height, width, batch = C.shape
     c_rows, g_rows = C.reshape((channels, k, k, height, width * batch)), G.reshape((channels, G.shape[1], -1))
     for c in range(channels):
@@ -178,7 +197,25 @@ def _add(C, stride, G, y_at, x_at):
                                 g[s] += seen[s]
 
 
-FUNCTIONS = _exp, _sigmoid, _activate, _to_delta, _activate_rows, _finish, _deltas, _add
+def _forth(name, Z, b, size, A, before, places, y, x, C, stride, A_below, y_below, x_below):
+    _finish(name, Z, b, size, A, before, places, y, x)
+    _see(C, stride, A_below, y_below, x_below)
+
+
+def _back(
+    total, part, further, C, stride, G_below, y_at, x_at,
+    name, G, A, before, places, size, Z, y, x, C_next, A_below, y_below, x_below,
+):  # fmt: skip
+    for i in range(total.shape[0]):
+        for j in range(total.shape[1]):
+            total[i, j] += part[i, j]
+    if further:
+        _add(C, stride, G_below, y_at, x_at)
+    _deltas(name, G, A, before, places, size, Z, y, x)
+    _see(C_next, stride, A_below, y_below, x_below)
+
+
+FUNCTIONS = _exp, _sigmoid, _activate, _to_delta, _activate_rows, _finish, _deltas, _see, _add, _forth, _back
 
 
 @functools.cache
@@ -190,8 +227,8 @@ def compiled() -> dict[str, Callable]:
 @functools.cache
 def by_loops() -> Functions:
     """The functions, compiled at their first call. Softmax, which is for few outputs, is NumPy's."""
-    names = "_activate_rows", "_to_delta", "_finish", "_deltas", "_add"
-    activate_rows, delta, finish, deltas, add = (compiled()[name] for name in names)
+    names = "_activate_rows", "_to_delta", "_finish", "_deltas", "_see", "_add", "_forth", "_back"
+    activate_rows, delta, finish, deltas, see, add, forth, back = (compiled()[name] for name in names)
 
     def activate(name, Z, b):
         if name == "softmax":
@@ -210,6 +247,11 @@ def by_loops() -> Functions:
         to_delta,
         lambda name, *rest: finish(KNOWN.index(name), *rest),
         lambda name, *rest: deltas(KNOWN.index(name), *rest),
+        see,
         add,
+        lambda name, finished, seen: forth(KNOWN.index(name), *finished, *seen),
+        lambda total, part, further, added, name, sent, seen: back(
+            total, part, further, *added, KNOWN.index(name), *sent, seen[0], *seen[2:]
+        ),
         block=1 << 16,  # 256 KB
     )

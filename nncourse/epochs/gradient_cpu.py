@@ -40,8 +40,14 @@ class Functions:
         A as σ(Z + b), from row before + y and column before + x on, and its place in the window to `places`.
     deltas: deltas(name, G, A, before, places, size, Z, y, x): its way back, from G = dC/dA to the block Z; G may be
         overwritten.
-    add: add(C, stride, G, y, x): each number of C, which is arranged as in a Block, is added to the pixel of G that it
-        belongs to, from row y and column x on.
+    see: see(C, stride, A, y, x): C, which is arranged as in a Block, becomes what the filters see in A from row y and
+        column x on.
+    add: add(C, stride, G, y, x): its way back, each number of C is added to the pixel of G that it belongs to.
+    forth, back: all that is between the products of two blocks, in one call. Threads that compute parts of a batch
+        wait for each other whenever they come back to Python, so they do it seldom.
+        forth(name, finished, seen): finish(name, *finished), then see(*seen) of the next block.
+        back(total, part, further, added, name, sent, seen): total += part, if the way goes further add(*added), then
+        deltas(name, *sent) and see(*seen) of the next block.
     block: how many numbers of C are in a block.
     """
 
@@ -49,7 +55,10 @@ class Functions:
     to_delta: Callable
     finish: Callable
     deltas: Callable
+    see: Callable
     add: Callable
+    forth: Callable
+    back: Callable
     block: int
 
 
@@ -115,36 +124,37 @@ class Dense:
 class Block(NamedTuple):
     """Some windows of `size` × `size` pixels of a convolution's result, from row y and column x of the windows on.
 
-    seen: what the filters see there, (channels, k, k, height, width, batch), a view of the image.
-    C, columns: the array for a copy of it, and the same as a matrix.
+    C, columns: the array for what the filters see there, (channels, k, k, height, width, batch), the same as a matrix.
+    with_ones: that matrix with a row of ones above it, the input of the biases.
     Z, sums: the array for the result, (filters, height, width, batch), and the same as a matrix.
     """
 
     y: int
     x: int
-    seen: Any
     C: Any
     columns: Any
+    with_ones: Any
     Z: Any
     sums: Any
 
 
 def blocks(image, filters: Filters, windows: tuple[int, int], size: int, numbers: int) -> Iterator[Block]:
     """The blocks, with about so many numbers of C, for an image that is padded already. They share the arrays C, Z."""
-    (channels, *_, batch), count, k, stride = image.shape, filters.count, filters.k, filters.stride
-    seen = np.lib.stride_tricks.sliding_window_view(image, (k, k), (1, 2))[:, ::stride, ::stride]
-    seen = seen.transpose(0, 4, 5, 1, 2, 3)
-    at_once = max(1, max(LEAST, numbers // (channels * k * k)) // (size * size * batch))  # windows
+    (channels, *_, batch), count, k = image.shape, filters.count, filters.k
+    weights = channels * k * k
+    at_once = max(1, max(LEAST, numbers // weights) // (size * size * batch))  # windows
     rows, columns = evenly(windows[0], at_once // windows[1]), evenly(windows[1], at_once)
     most = max(map(_length, rows)) * max(map(_length, columns)) * size * size * batch
-    seen_there, made_there = zeros((channels * k * k * most,)), zeros((count * most,))
+    seen, made = zeros(((1 + weights) * most,)), zeros((count * most,))
+    seen[:most] = 1  # every C begins behind these
     for row in rows:
         for column in columns:
-            down, across = (slice(part.start * size, part.stop * size) for part in (row, column))
-            here = seen[:, :, :, down, across]
-            C = seen_there[: here.size].reshape(here.shape)
-            Z = made_there[: count * prod(here.shape[3:])].reshape(count, *here.shape[3:])
-            yield Block(row.start, column.start, here, C, C.reshape(channels * k * k, -1), Z, Z.reshape(count, -1))
+            here = _length(row) * size, _length(column) * size, batch
+            pixels = prod(here)
+            with_ones = seen[most - pixels : most + weights * pixels].reshape(1 + weights, pixels)
+            C, sums = with_ones[1:], made[: count * pixels].reshape(count, pixels)
+            there = C.reshape(channels, k, k, *here), C, with_ones, sums.reshape(count, *here), sums
+            yield Block(row.start, column.start, *there)
 
 
 def evenly(n: int, most: int) -> list[slice]:
@@ -165,35 +175,49 @@ class Convolution:
     ) -> None:
         (W, self.b), (dW, self.db) = weights, gradients
         self.W, self.dW = W.reshape(len(W), -1), dW.reshape(len(W), -1)
-        self.below, self.above, self.name, self.size, self.functions = below, above, name, size, functions
-        self.places = places_for(above.shape, size)
-        self.blocks, self.stride = [*blocks(below.A, filters, above.shape[1:3], size, functions.block)], filters.stride
-        self.ones = np.ones(max(block.sums.shape[1] for block in self.blocks), np.float32)
-        self.dW_part, self.db_part = zeros(self.W.T.shape), np.empty_like(self.db)
+        self.G_below, self.name, self.functions = below.G, name, functions
+        self.blocks = [*blocks(below.A, filters, above.shape[1:3], size, functions.block)]
+        self.part, self.total = (zeros((1 + self.W.shape[1], len(W))) for _ in range(2))  # of db and dW
+        # The arguments of the functions for each block.
+        places, stride = places_for(above.shape, size), filters.stride
+        at = [[place * size * stride for place in (block.y, block.x)] for block in self.blocks]
+        self.seen, self.added = (
+            [(block.C, stride, array, *place) for block, place in zip(self.blocks, at, strict=True)]
+            for array in (below.A, below.G)
+        )
+        self.finished = [
+            (block.Z, self.b, size, above.A, above.before, places, block.y, block.x) for block in self.blocks
+        ]
+        self.sent = [(above.G, above.A, above.before, places, size, block.Z, block.y, block.x) for block in self.blocks]
 
     def forward(self):
-        A, before = self.above.A, self.above.before
-        for block in self.blocks:
-            np.copyto(block.C, block.seen)
+        last = len(self.blocks) - 1
+        self.functions.see(*self.seen[0])
+        for number, block in enumerate(self.blocks):
             np.matmul(self.W, block.columns, out=block.sums)
             # Activations are monotonic, so the largest number of a window may be found before.
-            self.functions.finish(self.name, block.Z, self.b, self.size, A, before, self.places, block.y, block.x)
+            if number < last:
+                self.functions.forth(self.name, self.finished[number], self.seen[number + 1])
+        self.functions.finish(self.name, *self.finished[last])
 
     def backward(self, further):
-        A, G, before = self.above.A, self.above.G, self.above.before
-        self.dW.fill(0)
-        self.db.fill(0)
+        functions, last = self.functions, len(self.blocks) - 1
+        self.total.fill(0)
         if further:
-            self.below.G.fill(0)
-        for block in self.blocks:
-            self.functions.deltas(self.name, G, A, before, self.places, self.size, block.Z, block.y, block.x)
-            np.copyto(block.C, block.seen)
-            self.dW += np.matmul(block.columns, block.sums.T, out=self.dW_part).T
-            self.db += np.matmul(block.sums, self.ones[: block.sums.shape[1]], out=self.db_part)
+            self.G_below.fill(0)
+        functions.deltas(self.name, *self.sent[0])
+        functions.see(*self.seen[0])
+        for number, block in enumerate(self.blocks):
+            np.matmul(block.with_ones, block.sums.T, out=self.part)
             if further:
                 np.matmul(self.W.T, block.sums, out=block.columns)
-                y, x = (at * self.size * self.stride for at in (block.y, block.x))
-                self.functions.add(block.C, self.stride, self.below.G, y, x)
+            if number < last:
+                following = self.sent[number + 1], self.seen[number + 1]
+                functions.back(self.total, self.part, further, self.added[number], self.name, *following)
+        self.total += self.part
+        if further:
+            functions.add(*self.added[last])
+        self.db[...], self.dW[...] = self.total[0], self.total[1:].T
 
 
 def places_for(shape: tuple[int, ...], size: int):
@@ -435,16 +459,39 @@ def _part(block, y: int, x: int) -> tuple[slice, ...]:
     return slice(None), slice(y, y + block.shape[1]), slice(x, x + block.shape[2])
 
 
+def see(C, stride, A, y, x):
+    for i, j, pixels in _pixels(C, stride, A, y, x):
+        C[:, i, j] = pixels
+
+
 def add(C, stride, G, y, x):
+    for i, j, pixels in _pixels(C, stride, G, y, x):
+        pixels += C[:, i, j]
+
+
+def _pixels(C, stride, image, y: int, x: int) -> Iterator[tuple[int, int, Any]]:
+    """The pixels of an image that row i, column j of the filters meets: i, j, and the pixels."""
     _, k, _, height, width, _ = C.shape
     for i in range(k):
         rows = slice(y + i, y + i + (height - 1) * stride + 1, stride)
         for j in range(k):
-            pixels = G[:, rows, x + j : x + j + (width - 1) * stride + 1 : stride]
-            pixels += C[:, i, j]
+            yield i, j, image[:, rows, x + j : x + j + (width - 1) * stride + 1 : stride]
 
 
-BY_ARRAYS = Functions(activate, to_delta, finish, deltas, add, block=5 << 16)  # 1.3 MB, for few calls
+def forth(name, finished, seen):
+    finish(name, *finished)
+    see(*seen)
+
+
+def back(total, part, further, added, name, sent, seen):
+    total += part
+    if further:
+        add(*added)
+    deltas(name, *sent)
+    see(*seen)
+
+
+BY_ARRAYS = Functions(activate, to_delta, finish, deltas, see, add, forth, back, block=5 << 16)  # 1.3 MB, for few calls
 
 
 # ---- the kernel

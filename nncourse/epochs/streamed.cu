@@ -48,13 +48,22 @@ template <int LAYER>
 __device__ void pool(const Memory& at) {
     constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
     const float* map = map_of<LAYER - 1>(at);
-    for (int e = blockIdx.x * THREADS + threadIdx.x; e < at.rows * numbers(LAYER); e += BLOCKS * THREADS) {
-        const int image = e / pixels(LAYER), y = e / here.width % here.height, x = e % here.width;
-        const float* corner = map + (image * below.height + y * here.k) * below.width + x * here.k;
-        float top = *corner;
+    constexpr int FEW = 4, APART = BLOCKS * THREADS;  // windows that are read before any is written: no read can pass a write
+    const int count = at.rows * numbers(LAYER);
+    for (int first = blockIdx.x * THREADS + threadIdx.x; first < count; first += FEW * APART) {
+        float top[FEW];
 #pragma unroll
-        for (int p = 1; p < here.k * here.k; p++) top = fmaxf(top, corner[p / here.k * below.width + p % here.k]);
-        at.A[here.map_at + e] = top;
+        for (int c = 0; c < FEW; c++) {
+            const int e = min(first + c * APART, count - 1);
+            const int image = e / pixels(LAYER), y = e / here.width % here.height, x = e % here.width;
+            const float* corner = map + (image * below.height + y * here.k) * below.width + x * here.k;
+            top[c] = *corner;
+#pragma unroll
+            for (int p = 1; p < here.k * here.k; p++) top[c] = fmaxf(top[c], corner[p / here.k * below.width + p % here.k]);
+        }
+#pragma unroll
+        for (int c = 0; c < FEW; c++)
+            if (first + c * APART < count) at.A[here.map_at + first + c * APART] = top[c];
     }
 }
 
@@ -86,7 +95,7 @@ __device__ void outputs(const Memory& at) {
 
 // The last layer, forward and backward, for TOGETHER samples of a block at a time. Threads divide the inputs.
 __device__ void head(const Memory& at, float* shared) {
-    constexpr int LAYER = LAYERS, INPUTS = inputs(LAYER), SUMS = TOGETHER * OUTPUTS, WARPS = THREADS / 32;
+    constexpr int LAYER = LAYERS, INPUTS = inputs(LAYER), PIXELS = pixels(LAYER - 1), SUMS = TOGETHER * OUTPUTS, WARPS = THREADS / 32;
     const float *W = at.parameters + layer(LAYER).parameters_at, *b = W + OUTPUTS * INPUTS, *A = map_of<LAYER - 1>(at);
     float *parts = shared, *z = parts + WARPS * SUMS, *d = z + SUMS;
     static_assert((WARPS + 2) * SUMS <= SHARED, "streamed.py reserves too little shared memory");
@@ -129,7 +138,8 @@ __device__ void head(const Memory& at, float* shared) {
             float g[TOGETHER] = {};
             Below below[TOGETHER];
 #pragma unroll
-            for (int s = 0; s < TOGETHER; s++) below[s] = look_below<LAYER - 1>(at, min(first + s, at.rows - 1), k);
+            for (int s = 0; s < TOGETHER; s++)
+                below[s] = look_below<LAYER - 1>(at, min(first + s, at.rows - 1), k / PIXELS, k % PIXELS);
 #pragma unroll
             for (int o = 0; o < OUTPUTS; o++) {
                 const float w = W[o * INPUTS + k];
@@ -138,7 +148,7 @@ __device__ void head(const Memory& at, float* shared) {
             }
 #pragma unroll
             for (int s = 0; s < TOGETHER; s++)
-                if (first + s < at.rows) give<LAYER - 1>(at, first + s, k, g[s], below[s]);
+                if (first + s < at.rows) give<LAYER - 1>(at, first + s, k / PIXELS, k % PIXELS, g[s], below[s]);
         }
     }
 }

@@ -42,9 +42,9 @@ SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # Cycles for a tile, for each round of its elements over the threads, and for a sum that blocks share. All of these were
 # fitted to some thousand products on an H100.
 BEGIN, ROUND, ARRIVE, ADD = 1_900, 500, 2_400, 45
-# The same for images, pixels × filters, with the multiplications in a cycle.
-IMAGE_TILES = {(128, 8): 26, (128, 16): 34, (128, 32): 45, (128, 64): 46, (256, 8): 30, (256, 16): 38}
-IMAGE_ROUND = 300
+# The same for images, pixels × filters, with the multiplications in a cycle: much the same for all tiles.
+IMAGE_TILES = (128, 8), (128, 16), (128, 32), (128, 64), (256, 8), (256, 16), (256, 32)
+IMAGE_BEGIN, IMAGE_ROUND, IMAGE_RATE = 2_300, 100, 70
 MOST_STAGE = 9_216  # numbers of a stage
 
 
@@ -86,11 +86,12 @@ def best_matrix_tile(product: "Product", blocks: int) -> Tile:
 
 def image_tile(product: "Product", high: int, wide: int, channels: int) -> Tile:
     """A tile of a convolution's forward pass or deltas: lines of pixels × filters."""
-    height, fours, window = product.image[0], ceil(product.image[1] / 4), ceil((product.k + 3) / 4) * 4
+    (height, width), fours = product.image, ceil(product.image[1] / 4)
     whole = height * fours * 4 <= high
     lines, samples = (height, high // (height * fours * 4)) if whole else (high // (fours * 4), 1)
     down = ceil(product.batch / samples) if whole else product.batch * ceil(height / lines)
-    patch = samples * channels * (lines + product.k - 1) * (fours * 4 - 4 + window)
+    pitch = ceil(max(fours * 4, width + product.k - 1) / 4) * 4
+    patch = samples * channels * (lines + product.k - 1) * pitch
     stage = patch + channels * product.k**2 * (wide + 4)
     return Tile(high, wide, 1, channels, high * wide, down * ceil(product.columns / wide), stage)
 
@@ -99,17 +100,23 @@ def best_image_tile(product: "Product", blocks: int, most_stage: int) -> Tile | 
     """The tile with which such a convolution takes the fewest cycles; None if its lines are too long for all."""
 
     def cycles(tile: Tile) -> float:
-        steps = product.channels * product.k**2 * tile.size / IMAGE_TILES[tile.high, tile.wide]
-        return ceil(tile.count / blocks) * (BEGIN + IMAGE_ROUND * tile.size / THREADS + steps)
+        steps = product.channels * product.k**2 * tile.size / IMAGE_RATE
+        return ceil(tile.count / blocks) * (IMAGE_BEGIN + IMAGE_ROUND * tile.size / THREADS + steps)
 
     found = []
     for high, wide in IMAGE_TILES:
         if ceil(product.image[1] / 4) * 4 <= high:
             one = image_tile(product, high, wide, 1)
             most = max(1, min(product.channels, most_stage // one.stage))
-            found.append(image_tile(product, high, wide, ceil(product.channels / ceil(product.channels / most))))
+            found.append(image_tile(product, high, wide, divided(product.channels, most)))
     fits = [tile for tile in found if tile.stage <= most_stage]
     return min(fits, key=cycles, default=None)
+
+
+def divided(channels: int, most: int) -> int:
+    """Channels of a turn, at most so many: as many in every turn, unless that takes twice as many turns."""
+    turns = ceil(channels / most)
+    return ceil(channels / next((count for count in range(turns, 2 * turns) if channels % count == 0), turns))
 
 
 def image_weights_tile(product: "Product", blocks: int, most_stage: int) -> Tile | None:
@@ -118,9 +125,11 @@ def image_weights_tile(product: "Product", blocks: int, most_stage: int) -> Tile
     high = next((high for high in (8, 16, 32) if product.rows <= high), 64)
     members = high // (8 if k <= 3 else 4 if k <= 5 else 2)  # threads for a channel
     pitch, window = ceil(width / 4) * 4, ceil((k + 3) / 4) * 4
+    pitch_below = ceil(max(pitch, width + k - 1) / 4) * 4
 
     def stage(channels: int, lines: int) -> int:
-        return high * lines * pitch + channels * ((lines + k - 1) * (pitch - 4 + window) + 4)
+        of_lines = (lines + k - 1) * pitch_below + max(0, pitch - 4 + window - pitch_below)
+        return high * lines * pitch + channels * (of_lines + 4 * (of_lines % 8 == 0))
 
     channels = min(product.channels, THREADS // members)
     while channels > 1 and (stage(channels, 1) > most_stage or high * (channels * k * k + 1) > LEAST_SHARED):

@@ -1,10 +1,56 @@
 // Convolutions with stride 1 for streamed.cu: a tile's part of the images lies in shared memory, where each filter finds
 // all of its pixels. So every number is read from memory once, not once for each pixel of a filter.
 
+__device__ constexpr int larger(int one, int other) { return one > other ? one : other; }
+__device__ constexpr int smaller(int one, int other) { return one < other ? one : other; }
+
+// ---- copies to shared memory
+
+// Where a number comes from and where it goes; a zero goes there unless it is `there`.
+struct Copied {
+    int from, to;
+    bool there;
+};
+
+// Copies PLACES numbers, AT_ONCE of them together, of each of `count` channels or filters, at most MOST. A thread copies
+// the same place of one after the other. They lie FROM_APART and TO_APART from each other, which are constants: only the
+// first one's place is computed and compared with the edges, by find(place). To do so for each number took 15 to 36
+// instructions, in all a quarter to half as many as the multiplications.
+template <int PLACES, int MOST, int FROM_APART, int TO_APART, int AT_ONCE = 1, typename Find>
+__device__ void copy_all(float* to, const float* from, int count, Find find) {
+    constexpr int SHARING = larger(1, smaller(THREADS / PLACES, MOST));  // threads for a place
+#pragma unroll
+    for (int first = 0; first < PLACES * SHARING; first += THREADS) {
+        const int number = first + threadIdx.x, begin = SHARING == 1 ? 0 : number / PLACES;
+        if (number >= PLACES * SHARING) continue;
+        const Copied one = find(number % PLACES);
+        float* own_to = to + one.to + begin * TO_APART;
+        const float* own_from = from + (one.there ? one.from + begin * FROM_APART : 0);
+#pragma unroll
+        for (int c = 0; c < MOST; c += SHARING)
+            if (begin + c < count) copy<AT_ONCE>(own_to + c * TO_APART, own_from + c * FROM_APART, one.there);
+    }
+}
+
+// The position of a thread among those of a tile, DOWN × ACROSS. Of a warp's lanes eight or more are down. Neighbours
+// read the same pixels, and lanes two apart the same weights: shared memory then serves a warp in half the time.
+struct Position {
+    int down, across;
+};
+template <int DOWN, int ACROSS>
+__device__ Position position_of(int thread) {
+    constexpr int WIDE = smaller(4, ACROSS), HIGH = 32 / WIDE;
+    const int lane = thread % 32, warp = thread / 32;
+    const int across = lane % 2 + (WIDE == 4 ? lane / 16 * 2 : 0), down = lane / 2 % HIGH;
+    return {warp / (ACROSS / WIDE) * HIGH + down, warp % (ACROSS / WIDE) * WIDE + across};
+}
+
 // ---- sums over a filter's pixels: forward, and the deltas below, for which the filters are turned round
 
 // A tile has SAMPLES × LINES lines of pixels of the result × some filters. The images' part has k − 1 more lines, and as
-// many columns more; outside of the image it is 0. Lines are taken four pixels at a time: the last ones may be outside.
+// many columns more; outside of the image it is 0. Lines are taken four pixels at a time: the last ones may be outside,
+// and their windows end in the next line, or behind the patch. No line is longer than it must be: where one begins right
+// behind the other, eight adjacent fours are in different banks.
 template <typename Product>
 struct Patch {
     static constexpr Tile TILE = Product::TILE;
@@ -14,7 +60,8 @@ struct Patch {
     static constexpr int LINES = WHOLE_IMAGES ? HEIGHT : TILE.high / (FOURS * 4);
     static constexpr int SAMPLES = WHOLE_IMAGES ? TILE.high / (HEIGHT * FOURS * 4) : 1;
     static constexpr int BANDS = divided_up(HEIGHT, LINES), DOWN = WHOLE_IMAGES ? divided_up(BATCH, SAMPLES) : BATCH * BANDS;
-    static constexpr int PITCH = FOURS * 4 - 4 + WINDOW, PLANE = (LINES + K - 1) * PITCH, IMAGE = CHANNELS * PLANE;
+    static constexpr int PITCH = divided_up(larger(FOURS * 4, WIDTH + K - 1), 4) * 4;
+    static constexpr int PLANE = (LINES + K - 1) * PITCH, IMAGE = CHANNELS * PLANE;
     static constexpr int NUMBERS = SAMPLES * IMAGE, ROW = TILE.wide + 4;  // a row of weights, padded
     static constexpr int STAGE = NUMBERS + CHANNELS * K * K * ROW;
     static constexpr int TURNS = divided_up(Product::CHANNELS, CHANNELS), ACROSS = divided_up(Product::COLUMNS, TILE.wide);
@@ -36,32 +83,34 @@ __device__ void image_product(const Memory& at, float* shared, int unit, const P
     if (s0 >= at.rows) return;  // the last batch may be smaller
     const int first = share * SHARE, turns = max(0, min(Part::TURNS - first, SHARE));
 
+    constexpr bool EVEN = Product::CHANNELS % Part::CHANNELS == 0;  // then every turn has as many channels
+    auto channels_of = [&](int turn) {
+        return EVEN ? Part::CHANNELS : min(Part::CHANNELS, Product::CHANNELS - (first + turn) * Part::CHANNELS);
+    };
     auto copy_turn = [&](int turn) {
         if (turn < turns) {
             float* stage = shared + turn % STAGES * Part::STAGE;
             const int c0 = (first + turn) * Part::CHANNELS;
-            constexpr int ALL = Part::SAMPLES * Part::IMAGE, WEIGHTS = Part::CHANNELS * K * K * TILE.wide;
-            for (int number = thread; number < ALL; number += THREADS) {
-                const int s = number / Part::IMAGE, c = number / Part::PLANE % Part::CHANNELS;
-                const int y = y0 + number / Part::PITCH % (Part::LINES + K - 1) - Product::BEFORE;
-                const int x = number % Part::PITCH - Product::BEFORE;
-                const bool there = s0 + s < at.rows && c0 + c < Product::CHANNELS && (unsigned)y < Product::HIGH_BELOW &&
-                                   (unsigned)x < Product::WIDE_BELOW;
-                const int place = (((s0 + s) * Product::CHANNELS + c0 + c) * Product::HIGH_BELOW + y) * Product::WIDE_BELOW + x;
-                copy_one_later(stage + number, of.from + (there ? place : 0), there);
-            }
-            for (int number = thread; number < WEIGHTS; number += THREADS) {
-                constexpr int DEEP = Part::CHANNELS * K * K;
-                const int j = number / DEEP, k = number % DEEP;
-                const bool there = j0 + j < Product::COLUMNS && c0 + k / (K * K) < Product::CHANNELS;
-                copy_one_later(stage + Part::NUMBERS + k * Part::ROW + j, of.W + (there ? of.weight(c0 * K * K + k, j0 + j) : 0), there);
-            }
+            constexpr int PIXELS = Product::HIGH_BELOW * Product::WIDE_BELOW;
+            copy_all<Part::SAMPLES * Part::PLANE, Part::CHANNELS, PIXELS, Part::PLANE>(
+                stage, of.from + c0 * PIXELS, channels_of(turn), [&](int place) -> Copied {
+                    const int s = place / Part::PLANE, of_plane = place % Part::PLANE;
+                    const int y = y0 + of_plane / Part::PITCH - Product::BEFORE, x = of_plane % Part::PITCH - Product::BEFORE;
+                    const bool there = s0 + s < at.rows && (unsigned)y < Product::HIGH_BELOW && (unsigned)x < Product::WIDE_BELOW;
+                    return {(s0 + s) * Product::CHANNELS * PIXELS + y * Product::WIDE_BELOW + x, s * Part::IMAGE + of_plane, there};
+                });
+            copy_all<TILE.wide * K * K, Part::CHANNELS, Product::WEIGHTS_APART, K * K * Part::ROW>(
+                stage + Part::NUMBERS, of.W + c0 * Product::WEIGHTS_APART, channels_of(turn), [&](int place) -> Copied {
+                    const int j = place / (K * K), tap = place % (K * K);
+                    return {of.weight(tap, j0 + j), tap * Part::ROW + j, j0 + j < Product::COLUMNS};
+                });
         }
         end_group_of_copies();
     };
 
     // A thread has fours of adjacent pixels, adjacent threads adjacent fours, of the same filters.
-    const int group = thread / MEMBERS, down = thread % MEMBERS % DOWN, right = thread % MEMBERS / DOWN * OWN_COLUMNS;
+    const Position own_position = position_of<DOWN, TILE.wide / OWN_COLUMNS>(thread % MEMBERS);
+    const int group = thread / MEMBERS, down = own_position.down, right = own_position.across * OWN_COLUMNS;
     int begins[ROWS / 4];
 #pragma unroll
     for (int c = 0; c < ROWS / 4; c++) {
@@ -73,14 +122,15 @@ __device__ void image_product(const Memory& at, float* shared, int unit, const P
     Elements<Product, TILE.high, TILE.wide> own;
     if (own.READS_AHEAD) own.read(of, tile, 0);
     __syncthreads();  // the tile before is no longer read
-#pragma unroll
-    for (int turn = 0; turn < STAGES - 1; turn++) copy_turn(turn);
-    for (int turn = 0; turn < turns; turn++) {
-        wait_for_groups<STAGES - 2>();
-        __syncthreads();
+    for (int turn = 1 - STAGES; turn < turns; turn++) {  // before turn 0 copies only begin
+        if (turn >= 0) {
+            wait_for_groups<STAGES - 2>();
+            __syncthreads();
+        }
         copy_turn(turn + STAGES - 1);
+        if (turn < 0) continue;
         const float* stage = shared + turn % STAGES * Part::STAGE;
-        for (int line = group; line < Part::CHANNELS * K; line += GROUPS) {  // a line of pixels of a filter
+        for (int line = group; line < channels_of(turn) * K; line += GROUPS) {  // a line of pixels of a filter
             const float* a_at = stage + line / K * Part::PLANE + line % K * Part::PITCH;
             const float* w_at = stage + Part::NUMBERS + line * K * Part::ROW + right;
             float a[ROWS / 4][Part::WINDOW];
@@ -127,9 +177,10 @@ struct ImageForward : Forward<LAYER> {
     static constexpr Row HERE = layer(LAYER), BELOW = layer(LAYER - 1);
     static constexpr int HEIGHT = HERE.height, WIDTH = HERE.width, K = HERE.k, BEFORE = HERE.before;
     static constexpr int CHANNELS = BELOW.channels, HIGH_BELOW = BELOW.height, WIDE_BELOW = BELOW.width;
+    static constexpr int WEIGHTS_APART = K * K;  // of a channel, from those of the next one
     const float* from = map_of<LAYER - 1>(this->at);
 
-    __device__ int weight(int k, int j) const { return j * Forward<LAYER>::WHOLE + k; }
+    __device__ int weight(int tap, int j) const { return j * Forward<LAYER>::WHOLE + tap; }  // of the first channel
     __device__ bool place(int tile, int row, int column, int& i, int& j) const {
         return place_in_images<ImageForward>(this->at, tile, row, column, i, j);
     }
@@ -139,11 +190,10 @@ struct ImageDeltas : Deltas<LAYER> {
     static constexpr Row HERE = layer(LAYER), BELOW = layer(LAYER - 1);
     static constexpr int HEIGHT = BELOW.height, WIDTH = BELOW.width, K = HERE.k, BEFORE = HERE.k - 1 - HERE.before;
     static constexpr int CHANNELS = HERE.channels, HIGH_BELOW = HERE.height, WIDE_BELOW = HERE.width;
+    static constexpr int WEIGHTS_APART = BELOW.channels * K * K;
     const float* from = deltas_of<LAYER>(this->at);
 
-    __device__ int weight(int k, int j) const {
-        return (k / (K * K) * BELOW.channels + j) * K * K + K * K - 1 - k % (K * K);
-    }
+    __device__ int weight(int tap, int j) const { return j * K * K + K * K - 1 - tap; }
     __device__ bool place(int tile, int row, int column, int& i, int& j) const {
         return place_in_images<ImageDeltas>(this->at, tile, row, column, i, j);
     }
@@ -167,7 +217,9 @@ struct ImageWeights : Weights<LAYER> {
     static constexpr Tile TILE = HERE.weights;
     static constexpr int K = HERE.k, LINES = TILE.part, CHANNELS = TILE.wide, BANDS = divided_up(HERE.height, LINES);
     static constexpr int PITCH = divided_up(HERE.width, 4) * 4, WINDOW = divided_up(K + 3, 4) * 4;
-    static constexpr int PITCH_BELOW = PITCH - 4 + WINDOW, OF_LINES = (LINES + K - 1) * PITCH_BELOW;
+    static constexpr int PITCH_BELOW = divided_up(larger(PITCH, HERE.width + K - 1), 4) * 4;
+    // A window may end in the next line. There it meets deltas of 0, but the last line needs numbers behind it.
+    static constexpr int OF_LINES = (LINES + K - 1) * PITCH_BELOW + larger(0, PITCH - 4 + WINDOW - PITCH_BELOW);
     static constexpr int PLANE = OF_LINES % 8 == 0 ? OF_LINES + 4 : OF_LINES;  // adjacent channels are in other banks
     static constexpr int NUMBERS = TILE.high * LINES * PITCH, STAGE = NUMBERS + CHANNELS * PLANE;
     static constexpr int WIDE = TILE.wide * K * K + 1;  // the last one is the bias
@@ -194,40 +246,47 @@ __device__ void image_product(const Memory& at, float* shared, int unit, const I
     const int o0 = tile / Part::ACROSS * TILE.high, c0 = tile % Part::ACROSS * Part::CHANNELS;
     constexpr int SHARE = divided_up(BATCH * Part::BANDS, SPLIT);
     const int first = share * SHARE, turns = max(0, min(at.rows * Part::BANDS - first, SHARE));
+    // What a thread adds up for filters and channels that are not there is never used.
+    const int filters = HERE.channels % TILE.high == 0 ? TILE.high : HERE.channels - o0;
+    const int channels = BELOW.channels % Part::CHANNELS == 0 ? Part::CHANNELS : BELOW.channels - c0;
 
     auto copy_turn = [&](int turn) {
         if (turn < turns) {
             float* stage = shared + turn % STAGES * Part::STAGE;
             const int s = (first + turn) / Part::BANDS, y0 = (first + turn) % Part::BANDS * Part::LINES;
-            constexpr int FOUR = at_once(0, HERE.width), IN_LINE = Part::PITCH / FOUR, ALL = Part::NUMBERS / FOUR;
-            for (int number = thread; number < ALL; number += THREADS) {
-                const int o = number / (Part::LINES * IN_LINE), y = number / IN_LINE % Part::LINES, x = number % IN_LINE * FOUR;
-                const bool there = o0 + o < HERE.channels && y0 + y < HERE.height && x < HERE.width;
-                const int place = ((s * HERE.channels + o0 + o) * HERE.height + y0 + y) * HERE.width + x;
-                copy<FOUR>(stage + number * FOUR, of.D + (there ? place : 0), there);
-            }
-            for (int number = thread; number < Part::CHANNELS * Part::PLANE; number += THREADS) {
-                const int c = number / Part::PLANE, of_plane = number % Part::PLANE;
-                const int y = y0 + of_plane / Part::PITCH_BELOW - HERE.before, x = of_plane % Part::PITCH_BELOW - HERE.before;
-                const bool there = c0 + c < BELOW.channels && (unsigned)y < BELOW.height && (unsigned)x < BELOW.width;
-                const int place = ((s * BELOW.channels + c0 + c) * BELOW.height + y) * BELOW.width + x;
-                copy_one_later(stage + Part::NUMBERS + number, of.A + (there ? place : 0), there);
-            }
+            constexpr int FOUR = at_once(0, HERE.width), IN_LINE = Part::PITCH / FOUR;
+            copy_all<Part::LINES * IN_LINE, TILE.high, HERE.height * HERE.width, Part::LINES * Part::PITCH, FOUR>(
+                stage, of.D + (s * HERE.channels + o0) * HERE.height * HERE.width, filters, [&](int place) -> Copied {
+                    const int y = y0 + place / IN_LINE, x = place % IN_LINE * FOUR;
+                    return {y * HERE.width + x, place * FOUR, y < HERE.height && x < HERE.width};
+                });
+            copy_all<Part::OF_LINES, Part::CHANNELS, BELOW.height * BELOW.width, Part::PLANE>(
+                stage + Part::NUMBERS, of.A + (s * BELOW.channels + c0) * BELOW.height * BELOW.width, channels,
+                [&](int place) -> Copied {
+                    const int y = y0 + place / Part::PITCH_BELOW - HERE.before, x = place % Part::PITCH_BELOW - HERE.before;
+                    return {y * BELOW.width + x, place, (unsigned)y < BELOW.height && (unsigned)x < BELOW.width};
+                });
         }
         end_group_of_copies();
     };
 
-    const int group = thread / MEMBERS, channel = thread % MEMBERS % TILE.wide, down = thread % MEMBERS / TILE.wide;
-    float sums[ROWS][K * K + 1] = {};
+    // Neighbours have the same channel, and those two apart the same filters, as in position_of().
+    constexpr int NEAR = DOWN % 2 == 0 ? 2 : 1;
+    const int group = thread / MEMBERS, member = thread % MEMBERS;
+    const int channel = member / NEAR % TILE.wide, down = member / NEAR / TILE.wide * NEAR + member % NEAR;
+    // The biases' gradients are sums of deltas alone: PARTS threads add up those of a filter, where a tile has biases.
+    constexpr int PARTS = THREADS / TILE.high;
+    float sums[ROWS][K * K + 1] = {}, bias = 0.0f;
     Elements<Part, TILE.high, Part::WIDE> own;
     if (own.READS_AHEAD) own.read(of, tile, 0);
     __syncthreads();  // the tile before is no longer read
-#pragma unroll
-    for (int turn = 0; turn < STAGES - 1; turn++) copy_turn(turn);
-    for (int turn = 0; turn < turns; turn++) {
-        wait_for_groups<STAGES - 2>();
-        __syncthreads();
+    for (int turn = 1 - STAGES; turn < turns; turn++) {  // before turn 0 copies only begin
+        if (turn >= 0) {
+            wait_for_groups<STAGES - 2>();
+            __syncthreads();
+        }
         copy_turn(turn + STAGES - 1);
+        if (turn < 0) continue;
         const float* stage = shared + turn % STAGES * Part::STAGE;
         const float* below = stage + Part::NUMBERS + channel * Part::PLANE;
         for (int four = group < GROUPS ? group : Part::NUMBERS; four < Part::LINES * Part::PITCH / 4; four += GROUPS) {
@@ -251,11 +310,23 @@ __device__ void image_product(const Memory& at, float* shared, int unit, const I
                     sums[i][tap] += d.z * from[2];
                     sums[i][tap] += d.w * from[3];
                 }
-                if (channel == 0) sums[i][K * K] += (d.x + d.y) + (d.z + d.w);
             }
         }
+        if (c0 == 0)
+            for (int four = thread % PARTS; four < Part::LINES * Part::PITCH / 4; four += PARTS) {
+                const float4 d = *(const float4*)(stage + thread / PARTS * Part::LINES * Part::PITCH + four * 4);
+                bias += (d.x + d.y) + (d.z + d.w);
+            }
     }
     wait_for_groups<0>();
+    if (c0 == 0) {  // the first groups hand the parts over to finish()
+        __syncthreads();
+        shared[thread] = bias;
+        __syncthreads();
+        for (int part = channel == 0 ? group : PARTS; part < PARTS; part += GROUPS)
+#pragma unroll
+            for (int i = 0; i < ROWS; i++) sums[i][K * K] += shared[(i * DOWN + down) * PARTS + part];
+    }
     finish<GROUPS, TILE.high, Part::WIDE>(
         at, shared, of, tile, share, group, sums, own, [&](int a) { return a * DOWN + down; },
         [&](int b) { return b < K * K ? channel * K * K + b : channel == 0 ? TILE.wide * K * K : -1; });
@@ -270,19 +341,21 @@ struct Tiles<ImageWeights<LAYER>> {
     static constexpr int COUNT = ImageWeights<LAYER>::DOWN_TILES * ImageWeights<LAYER>::ACROSS;
 };
 
-// The sums of the parts of all blocks, and the step of the optimizer.
+// The sums of the parts of all blocks, and the step of the optimizer. Adjacent warps' elements go to different blocks:
+// where there are few elements of many parts, no multiprocessor has to read all of them.
 template <int LAYER>
 __device__ void add_parts(const Memory& at) {
     using Part = ImageWeights<LAYER>;
     constexpr int SPLIT = Part::TILE.split, SIZE = Part::TILE.high * Part::WIDE, ALL = Part::DOWN_TILES * Part::ACROSS * SIZE;
     const Part of = {{at}};
-    for (int e = blockIdx.x * THREADS + threadIdx.x; e < ALL; e += BLOCKS * THREADS) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (int e = (warp * BLOCKS + blockIdx.x) * 32 + lane; e < ALL; e += BLOCKS * THREADS) {
         int i, j;
         if (!of.place(e / SIZE, e % SIZE / Part::WIDE, e % Part::WIDE, i, j)) continue;
         const auto before = of.early(i, j);
         const float* parts = at.parts + Part::TILE.parts_at + e / SIZE * SPLIT * SIZE + e % SIZE;
         float sum = 0.0f;
-#pragma unroll 16
+#pragma unroll 64
         for (int s = 0; s < SPLIT; s++) sum += read_from_all(parts + s * SIZE);
         of.done(i, j, sum, before);
     }

@@ -55,14 +55,19 @@ struct Below {
     int largest;
 };
 template <int LAYER>
-__device__ Below look_below(const Memory& at, int sample, int number) {
+__device__ int corner_of(int pixel) {  // the first pixel of a pool's window
+    constexpr Row here = layer(LAYER);
+    return (pixel / here.width * layer(LAYER - 1).width + pixel % here.width) * here.k;
+}
+template <int LAYER>
+__device__ Below look_below(const Memory& at, int sample, int channel, int pixel) {
     if constexpr (LAYER < FIRST) return {};
-    else if constexpr (has_weights(LAYER)) return {map_of<LAYER>(at)[sample * numbers(LAYER) + number], 0};
-    else {
+    else if constexpr (has_weights(LAYER)) {
+        return {map_of<LAYER>(at)[sample * numbers(LAYER) + channel * pixels(LAYER) + pixel], 0};
+    } else {
         constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
-        const int channel = number / pixels(LAYER), y = number / here.width % here.height, x = number % here.width;
-        const int corner = (channel * below.height + y * here.k) * below.width + x * here.k;
-        const float* map = map_of<LAYER - 1>(at) + sample * numbers(LAYER - 1) + corner;
+        const int begin = sample * numbers(LAYER - 1) + channel * pixels(LAYER - 1);
+        const float* map = map_of<LAYER - 1>(at) + begin + corner_of<LAYER>(pixel);
         Below found = {*map, 0};
 #pragma unroll
         for (int p = 1; p < here.k * here.k; p++) {  // the first of equals
@@ -73,20 +78,20 @@ __device__ Below look_below(const Memory& at, int sample, int number) {
     }
 }
 template <int LAYER>
-__device__ void give(const Memory& at, int sample, int number, float gradient, Below seen) {
+__device__ void give(const Memory& at, int sample, int channel, int pixel, float gradient, Below seen) {
     if constexpr (LAYER < FIRST) return;
     else if constexpr (has_weights(LAYER)) {
-        deltas_of<LAYER>(at)[sample * numbers(LAYER) + number] = gradient * slope(layer(LAYER).activation, seen.a);
+        const int place = sample * numbers(LAYER) + channel * pixels(LAYER) + pixel;
+        deltas_of<LAYER>(at)[place] = gradient * slope(layer(LAYER).activation, seen.a);
     } else {
         constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
-        const int channel = number / pixels(LAYER), y = number / here.width % here.height, x = number % here.width;
-        const int corner = (channel * below.height + y * here.k) * below.width + x * here.k;
+        const int corner = corner_of<LAYER>(pixel);
 #pragma unroll
         for (int p = 0; p < here.k * here.k; p++) {
-            const int place = corner + p / here.k * below.width + p % here.k;
+            const int its_pixel = corner + p / here.k * below.width + p % here.k;
             Below its = {seen.a, 0};
-            if constexpr (!has_weights(LAYER - 1)) its = look_below<LAYER - 1>(at, sample, place);
-            give<LAYER - 1>(at, sample, place, p == seen.largest ? gradient : 0.0f, its);
+            if constexpr (!has_weights(LAYER - 1)) its = look_below<LAYER - 1>(at, sample, channel, its_pixel);
+            give<LAYER - 1>(at, sample, channel, its_pixel, p == seen.largest ? gradient : 0.0f, its);
         }
     }
 }

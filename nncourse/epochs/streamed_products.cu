@@ -35,19 +35,32 @@ struct Elements {
     // Where there are few, they are read before the sums are computed.
     static constexpr bool READS_AHEAD = COUNT <= 4 && Product::TILE.split == 1, DOWN = Product::DOWN;
     using Early = decltype(((const Product*)nullptr)->early(0, 0));
-    int i[FEW], j[FEW], at[FEW];  // at: in the tile, -1 for none
+    int i[FEW], j[FEW];
+    bool there[FEW];
     Early before[FEW];
 
-    __device__ static int in_order(int number) { return DOWN ? number % HIGH * WIDE + number / HIGH : number; }
+    // The place in the tile of a thread's element number `c`. Where all threads together are some whole columns, it is in
+    // the same row for all c, and where they are whole rows in the same column: what follows from that is computed once.
+    __device__ static int row_of(int c) {
+        const int number = c * THREADS + threadIdx.x;
+        if (DOWN) return THREADS % HIGH == 0 ? threadIdx.x % HIGH : number % HIGH;
+        return THREADS % WIDE == 0 ? c * (THREADS / WIDE) + threadIdx.x / WIDE : number / WIDE;
+    }
+    __device__ static int column_of(int c) {
+        const int number = c * THREADS + threadIdx.x;
+        if (DOWN) return THREADS % HIGH == 0 ? c * (THREADS / HIGH) + threadIdx.x / HIGH : number / HIGH;
+        return THREADS % WIDE == 0 ? threadIdx.x % WIDE : number % WIDE;
+    }
+    __device__ static bool is_in_tile(int c) {
+        return SIZE % THREADS == 0 ? c < COUNT : c * THREADS + threadIdx.x < SIZE;
+    }
 
     __device__ void read(const Product& of, int tile, int first) {
 #pragma unroll
         for (int c = 0; c < FEW; c++) {
-            const int number = (first + c) * THREADS + threadIdx.x, e = in_order(number);
             i[c] = j[c] = 0;
-            const bool there = first + c < COUNT && number < SIZE && of.place(tile, e / WIDE, e % WIDE, i[c], j[c]);
-            at[c] = there ? e : -1;
-            if (there) before[c] = of.early(i[c], j[c]);
+            there[c] = is_in_tile(first + c) && of.place(tile, row_of(first + c), column_of(first + c), i[c], j[c]);
+            if (there[c]) before[c] = of.early(i[c], j[c]);
         }
     }
 };
@@ -67,34 +80,45 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
     constexpr bool HALVES = GROUPS * PADDED > SHARED;
     constexpr int LEFT_OVER = HALVES ? GROUPS / 2 : GROUPS;
     static_assert(LEFT_OVER * PADDED <= SHARED, "streamed.py reserves too little shared memory");
+    constexpr int FOUR = Own::DOWN ? 4 : 1;  // where rows lie down, those of a thread are adjacent in fours
     auto each_of_own = [&](auto visit) {
 #pragma unroll
-        for (int a = 0; a < ROWS; a++)
+        for (int a = 0; a < ROWS; a += FOUR)
 #pragma unroll
             for (int b = 0; b < COLUMNS; b++)
-                if (column_of(b) >= 0) visit(sums[a][b], shared[group % LEFT_OVER * PADDED + place_of(row_of(a), column_of(b))]);
+                if (column_of(b) >= 0) visit(a, b, shared + group % LEFT_OVER * PADDED + place_of(row_of(a), column_of(b)));
     };
-    auto write = [](float sum, float& place) { place = sum; };
+    auto write = [&](int a, int b, float* place) {
+        if constexpr (FOUR == 4) *(float4*)place = make_float4(sums[a][b], sums[a + 1][b], sums[a + 2][b], sums[a + 3][b]);
+        else *place = sums[a][b];
+    };
+    auto add = [&](int a, int b, const float* place) {
+#pragma unroll
+        for (int c = 0; c < FOUR; c++) sums[a + c][b] += place[c];
+    };
     __syncthreads();  // the last factors are no longer read
     if (HALVES) {
         if (group >= LEFT_OVER && group < GROUPS) each_of_own(write);
         __syncthreads();
-        if (group < LEFT_OVER) each_of_own([](float& sum, float place) { sum += place; });
+        if (group < LEFT_OVER) each_of_own(add);
         __syncthreads();
     }
     if (group < LEFT_OVER) each_of_own(write);
     __syncthreads();
 
-    auto sum_of_groups = [&](int e) {
+    auto sum_of_groups = [&](int c) {  // of a thread's element number c
+        const float* own_sums = shared + place_of(Own::row_of(c), Own::column_of(c));
         float sum = 0.0f;
 #pragma unroll 8
-        for (int g = 0; g < LEFT_OVER; g++) sum += shared[g * PADDED + place_of(e / WIDE, e % WIDE)];
+        for (int g = 0; g < LEFT_OVER; g++) sum += own_sums[g * PADDED];
         return sum;
     };
+    auto part_of = [](int c) { return Own::row_of(c) * WIDE + Own::column_of(c); };
     float* parts = at.parts + TILE.parts_at + tile * SPLIT * SIZE;
     if constexpr (SPLIT > 1) {
 #pragma unroll 8
-        for (int number = threadIdx.x; number < SIZE; number += THREADS) parts[share * SIZE + Own::in_order(number)] = sum_of_groups(Own::in_order(number));
+        for (int c = 0; c < Own::COUNT; c++)
+            if (Own::is_in_tile(c)) parts[share * SIZE + part_of(c)] = sum_of_groups(c);
         if (Product::SUMMED_LATER || !is_last(at.arrivals + TILE.arrivals_at + tile, SPLIT)) return;
     }
 #pragma unroll 1
@@ -103,16 +127,18 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
         float found[Own::FEW] = {};
         if constexpr (SPLIT == 1) {
 #pragma unroll
-            for (int c = 0; c < Own::FEW; c++) found[c] = sum_of_groups(max(own.at[c], 0));
+            for (int c = 0; c < Own::FEW; c++)
+                if (own.there[c]) found[c] = sum_of_groups(first + c);
         } else {
 #pragma unroll 16 / Own::FEW
             for (int s = 0; s < SPLIT; s++)
 #pragma unroll
-                for (int c = 0; c < Own::FEW; c++) found[c] += read_from_all(parts + s * SIZE + max(own.at[c], 0));
+                for (int c = 0; c < Own::FEW; c++)
+                    if (own.there[c]) found[c] += read_from_all(parts + s * SIZE + part_of(first + c));
         }
 #pragma unroll
         for (int c = 0; c < Own::FEW; c++)
-            if (own.at[c] >= 0) of.done(own.i[c], own.j[c], found[c], own.before[c]);
+            if (own.there[c]) of.done(own.i[c], own.j[c], found[c], own.before[c]);
     }
 }
 
@@ -367,10 +393,12 @@ struct Deltas {
     }
     __device__ bool place(int tile, int row, int column, int& i, int& j) const { return place_in(*this, tile, row, column, i, j); }
     __device__ Below early(int i, int j) const {
-        return look_below<LAYER - 1>(at, i / PIXELS, j * PIXELS + i % PIXELS);
+        if constexpr (is_dense(LAYER)) return look_below<LAYER - 1>(at, i, j / pixels(LAYER - 1), j % pixels(LAYER - 1));
+        else return look_below<LAYER - 1>(at, i / PIXELS, j, i % PIXELS);
     }
     __device__ void done(int i, int j, float sum, Below below) const {
-        give<LAYER - 1>(at, i / PIXELS, j * PIXELS + i % PIXELS, sum, below);
+        if constexpr (is_dense(LAYER)) give<LAYER - 1>(at, i, j / pixels(LAYER - 1), j % pixels(LAYER - 1), sum, below);
+        else give<LAYER - 1>(at, i / PIXELS, j, i % PIXELS, sum, below);
     }
 };
 
