@@ -27,6 +27,9 @@ SIZES = {  # square where a mistake shows only there, and all sizes that are not
     "l2_gradient": {"n": 6},
     "adam_update": {"n": 60},
     "corrected_mean": {"n": 8},
+    "convolution_bias_gradient": {"batch": 3, "c_out": 4, "h_out": 2, "w_out": 5},
+    "blur": {"n": 9},
+    "amdahl_fit": {"n": 3},
 }
 
 

@@ -99,6 +99,12 @@ def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch,
     assert nb13.measure_shares(64, [0]) is None and "not measured: wanted mpi4py" in capsys.readouterr().out
 
 
+def test_a_speedup_above_the_ideal_stays_on_the_figure():
+    alone, together = {64: [3.0], 1024: [9.0]}, {64: [2.0], 128: [3.0], 1024: [3.0], 2048: [9.0]}
+    steps = nb13.Steps(alone, together, {batch: [1.0] for batch in together}, 2, "made up")
+    assert nb13.plot_steps(steps).figure.axes[0].get_ylim()[1] > 3
+
+
 def test_an_mpi4py_that_cannot_be_imported_counts_as_none(monkeypatch, tmp_path):
     (tmp_path / "mpi4py.py").write_text("raise ImportError('no libmpi.so')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

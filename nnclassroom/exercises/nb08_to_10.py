@@ -358,6 +358,13 @@ def _means(x):
     return np.convolve(x, np.full(2 * HALO + 1, 1 / (2 * HALO + 1)))[HALO : HALO + len(x)]
 
 
+def _of_the_next(place, x):
+    yield (
+        "this is the mean of x[i] … x[i + 4]: cell 0 of the tile lies HALO elements before the block's first",
+        _means(np.pad(x, (0, HALO)))[HALO:],
+    )
+
+
 def _windows(A, k):
     """The windows (y, x, c, i, j) of an image (c_in, h_in, w_in)."""
     return np.lib.stride_tricks.sliding_window_view(A, (k, k), (1, 2)).transpose(1, 2, 0, 3, 4)
@@ -410,7 +417,7 @@ blur = Operation(
     contract="x (n,) -> y (n,)",
     reference=_means,
     flops=None,
-    trial=Trial(budgets={"shared": Budget({"n": 128}, (Limit("reads", "2 * n", "x"),))}),
+    trial=Trial(budgets={"shared": Budget({"n": 128}, (Limit("reads", "2 * n", "x"),))}, mistakes=_of_the_next),
 )
 
 

@@ -105,6 +105,13 @@ def _speedups(rng, shape, sizes):
     return rng.uniform(low, high, shape).astype(np.float32)
 
 
+def _mean_of_points(place, devices, S):
+    if (devices > 1).all():
+        own = (1 - 1 / S) / (1 - 1 / devices)
+        words = "this is the mean of the y / x of all points: the sum of squares is smallest elsewhere"
+        yield words, np.asarray(own.mean().clip(0, 1))
+
+
 amdahl_fit = Operation(
     "amdahl_fit",
     "the p from 0 to 1 for which Σ (1/S_K − ((1 − p) + p/K))² is smallest",
@@ -120,6 +127,7 @@ amdahl_fit = Operation(
             if len(S) > 1
             else f"there the speedup S is {_some(S)} with {_some(devices)} devices"
         ),
+        mistakes=_mean_of_points,
         sizes_to_check=tuple({"n": n} for n in (2, 1, 3, 3, 5, 1, 2, 4, 4, 6, 1, 7, 9, 10, 12, 25, 40, 50, 60, 100)),
     ),
 )

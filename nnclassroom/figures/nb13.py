@@ -205,9 +205,8 @@ def plot_steps(steps: Steps, title: str = "") -> Described:
         said.append(f"{label}: " + ", ".join(f"{value:.2f} at {batch}" for batch, value in S.items()))
     left.axhline(count, color="0.7", linewidth=3, label="ideal")
     left.axhline(1, color="0.7", linewidth=1, linestyle=":", label="one process alone")
-    left.set(
-        xlabel="batch of one process alone, samples", ylabel=f"speedup with {count} processes", ylim=(0, 1.15 * count)
-    )
+    left.set(xlabel="batch of one process alone, samples", ylabel=f"speedup with {count} processes")
+    left.set_ylim(0, max(1.15 * count, left.get_ylim()[1]))  # a cache may make it more than ideal
     batches = list(steps.together)
     whole, exchange = (np.array([medians(part)[b] for b in batches]) * 1e3 for part in (steps.together, steps.exchange))
     places = range(len(batches))

@@ -136,6 +136,12 @@ convolution_weight_gradient = Operation(
     trial=Trial(**LIKE_FORWARD, advice=_what_a_weight_meets, mistakes=_mistakes_of_weights),
 )
 
+
+def _deltas_that_lie_together(place, D):
+    words = "these deltas lie together: among them are those of other filters"
+    yield words, D.reshape(D.shape[1], -1).sum(axis=1) / len(D)
+
+
 convolution_bias_gradient = Operation(
     "convolution_bias_gradient",
     "db[o] = mean over s of Σ_y,x D[s,o,y,x]",
@@ -144,6 +150,7 @@ convolution_bias_gradient = Operation(
     flops=lambda batch, c_out, h_out, w_out: batch * c_out * h_out * w_out,
     trial=Trial(
         tolerance=16.0,
+        mistakes=_deltas_that_lie_together,
         sizes_to_check=BIAS_SIZES,
         draw_sizes=lambda rng: _bias_sizes(*rng.integers(1, 21, 4).tolist()),
         large_sizes=BIAS_LARGE,
