@@ -48,22 +48,13 @@ template <int LAYER>
 __device__ void pool(const Memory& at) {
     constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
     const float* map = map_of<LAYER - 1>(at);
-    constexpr int FEW = 4, APART = BLOCKS * THREADS;  // windows that are read before any is written: no read can pass a write
-    const int count = at.rows * numbers(LAYER);
-    for (int first = blockIdx.x * THREADS + threadIdx.x; first < count; first += FEW * APART) {
-        float top[FEW];
+    for (int e = blockIdx.x * THREADS + threadIdx.x; e < at.rows * numbers(LAYER); e += BLOCKS * THREADS) {
+        const int image = e / pixels(LAYER), y = e / here.width % here.height, x = e % here.width;
+        const float* corner = map + (image * below.height + y * here.k) * below.width + x * here.k;
+        float top = *corner;
 #pragma unroll
-        for (int c = 0; c < FEW; c++) {
-            const int e = min(first + c * APART, count - 1);
-            const int image = e / pixels(LAYER), y = e / here.width % here.height, x = e % here.width;
-            const float* corner = map + (image * below.height + y * here.k) * below.width + x * here.k;
-            top[c] = *corner;
-#pragma unroll
-            for (int p = 1; p < here.k * here.k; p++) top[c] = fmaxf(top[c], corner[p / here.k * below.width + p % here.k]);
-        }
-#pragma unroll
-        for (int c = 0; c < FEW; c++)
-            if (first + c * APART < count) at.A[here.map_at + first + c * APART] = top[c];
+        for (int p = 1; p < here.k * here.k; p++) top = fmaxf(top, corner[p / here.k * below.width + p % here.k]);
+        at.A[here.map_at + e] = top;
     }
 }
 

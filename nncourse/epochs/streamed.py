@@ -42,9 +42,9 @@ SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # Cycles for a tile, for each round of its elements over the threads, and for a sum that blocks share. All of these were
 # fitted to some thousand products on an H100.
 BEGIN, ROUND, ARRIVE, ADD = 1_900, 500, 2_400, 45
-# The same for images, pixels × filters, with the multiplications in a cycle: much the same for all tiles.
-IMAGE_TILES = (128, 8), (128, 16), (128, 32), (128, 64), (256, 8), (256, 16), (256, 32)
-IMAGE_BEGIN, IMAGE_ROUND, IMAGE_RATE = 2_300, 100, 70
+# The same for images, pixels × filters, with the multiplications in a cycle.
+IMAGE_TILES = {(128, 8): 26, (128, 16): 34, (128, 32): 45, (128, 64): 46, (256, 8): 30, (256, 16): 38}
+IMAGE_ROUND = 300
 MOST_STAGE = 9_216  # numbers of a stage
 
 
@@ -100,8 +100,8 @@ def best_image_tile(product: "Product", blocks: int, most_stage: int) -> Tile | 
     """The tile with which such a convolution takes the fewest cycles; None if its lines are too long for all."""
 
     def cycles(tile: Tile) -> float:
-        steps = product.channels * product.k**2 * tile.size / IMAGE_RATE
-        return ceil(tile.count / blocks) * (IMAGE_BEGIN + IMAGE_ROUND * tile.size / THREADS + steps)
+        steps = product.channels * product.k**2 * tile.size / IMAGE_TILES[tile.high, tile.wide]
+        return ceil(tile.count / blocks) * (BEGIN + IMAGE_ROUND * tile.size / THREADS + steps)
 
     found = []
     for high, wide in IMAGE_TILES:

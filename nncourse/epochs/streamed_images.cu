@@ -341,21 +341,19 @@ struct Tiles<ImageWeights<LAYER>> {
     static constexpr int COUNT = ImageWeights<LAYER>::DOWN_TILES * ImageWeights<LAYER>::ACROSS;
 };
 
-// The sums of the parts of all blocks, and the step of the optimizer. Adjacent warps' elements go to different blocks:
-// where there are few elements of many parts, no multiprocessor has to read all of them.
+// The sums of the parts of all blocks, and the step of the optimizer.
 template <int LAYER>
 __device__ void add_parts(const Memory& at) {
     using Part = ImageWeights<LAYER>;
     constexpr int SPLIT = Part::TILE.split, SIZE = Part::TILE.high * Part::WIDE, ALL = Part::DOWN_TILES * Part::ACROSS * SIZE;
     const Part of = {{at}};
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (int e = (warp * BLOCKS + blockIdx.x) * 32 + lane; e < ALL; e += BLOCKS * THREADS) {
+    for (int e = blockIdx.x * THREADS + threadIdx.x; e < ALL; e += BLOCKS * THREADS) {
         int i, j;
         if (!of.place(e / SIZE, e % SIZE / Part::WIDE, e % Part::WIDE, i, j)) continue;
         const auto before = of.early(i, j);
         const float* parts = at.parts + Part::TILE.parts_at + e / SIZE * SPLIT * SIZE + e % SIZE;
         float sum = 0.0f;
-#pragma unroll 64
+#pragma unroll 16
         for (int s = 0; s < SPLIT; s++) sum += read_from_all(parts + s * SIZE);
         of.done(i, j, sum, before);
     }
