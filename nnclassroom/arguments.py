@@ -75,6 +75,7 @@ def chosen(what: str, text: str, names: Mapping[Item, Sequence[str]]) -> tuple[I
     Raises CourseError for a name of none of them.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
+    known = dict.fromkeys(name for column in zip(*names.values(), strict=True) for name in column)
     for word in words:
-        refuse_unknown(what, word, dict.fromkeys(name for column in zip(*names.values(), strict=True) for name in column))
+        refuse_unknown(what, word, known)
     return tuple(item for item, own in names.items() if not words or set(words) & set(own))

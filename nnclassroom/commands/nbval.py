@@ -42,4 +42,3 @@ def run(options: Namespace) -> int:
         plain = ["-p", "no:cacheprovider", "--rootdir", made, "-c", os.devnull]
         nbval = ["--nbval-lax", "--nbval-cell-timeout", str(LIMIT)]
         return subprocess.run([sys.executable, "-m", "pytest", made, *plain, *nbval], env=environment).returncode
-
