@@ -50,5 +50,6 @@ def run(options: Namespace) -> int:
         listed=options.roster,
         column=options.column,
     )
-    print(f"marks: {options.out}; feedback: {options.out.with_name(f'{options.out.stem}_feedback.zip')}")
+    feedback = options.out.with_name(f"{options.out.stem}_feedback.zip")
+    print(f"marks: {options.out}; feedback: {feedback}")
     return 0
