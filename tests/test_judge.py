@@ -33,13 +33,15 @@ def name_of(answer: dict) -> str:
 
 
 def of_quick(answers: list[dict]):
-    """Every commit judges one right answer to each exercise; and for each name of a kernel one that is no exercise, and
-    one wrong answer for each kind of verdict. test_answers.py has a wrong one to each exercise.
+    """Every commit judges one right answer to each exercise, and of other kernels one of each name; and for each kind
+    of verdict a wrong one in CUDA C, and one for each name in Python. test_answers.py has a wrong one to each exercise.
     """
 
     def kind(answer: dict) -> tuple[str, ...]:
         own = answer["operation"], answer["kernel"]
-        return own if "kinds" not in answer and own in EXERCISES else (own[1], *answer.get("kinds", ["right"])[:1])
+        if "kinds" in answer:
+            return "CUDA C" if "line" in answer else own[1], answer["kinds"][0]
+        return own if own in EXERCISES else own[1:]
 
     answers = many(answers, name_of, kind, lambda answer: answer["operation"], lambda answer: answer["file"])
     return pytest.mark.parametrize("answer", answers)

@@ -29,6 +29,9 @@ SLOW = {(name, kernel) for name in epochs() for kernel in ("one_kernel", "stream
 SLOW |= {
     ("dense_forward", name) for name in ("tiles_2d", "vectorised", "warp_tiles", "double_buffered", "tensor_cores")
 }
+SLOW |= {("convolution_weight_gradient", name) for name in ("tree", "tiles", "implicit_gemm")}
+SLOW |= {(f"convolution_{name}", "implicit_gemm") for name in ("forward", "input_gradient")}
+SLOW |= {(f"batchnorm_{name}", "tree") for name in ("statistics", "gradients")}
 # The solved notebooks of make test check the kernels of exercises.
 ELSEWHERE = SLOW | {(each.operation, each.kernel) for each in exercises()}
 
