@@ -100,7 +100,9 @@ def experiment(result: dict) -> tuple[str, Rows]:
         base = numbers.base_of(rows)
         for row, (whole, loop) in zip(rows, numbers.speedups(rows, base), strict=True):
             cells = [row.label, str(each.plan.epochs), str(row.runs)]
-            cells += [f"{row.loop:.2f}", f"{row.test:.3f}", f"{whole:.2f}", f"{loop:.2f}", f"{whole / row.count:.3f}"]
+            share = numbers.efficiency(row, base, whole)
+            cells += [f"{row.loop:.2f}", f"{row.test:.3f}", f"{whole:.3g}", f"{loop:.3g}"]
+            cells.append(f"{share:.3f}" if share else "–")
             if row.consumed and base.consumed:
                 cells += [f"{row.consumed.used:,.0f}", f"{row.consumed.all:,.0f}"]
                 cells.append(f"{row.consumed.edp_used / base.consumed.edp_used:.3f}")

@@ -16,7 +16,7 @@ if [ ! -e "$HOME/nn-course" ]; then
     if [ -n "${NNCOURSE_HANDOUT:-}" ]; then
         cp -R "$NNCOURSE_HANDOUT" "$new/nn-course"
     else
-        (cd "$course" && .venv/bin/python -m nnclassroom.handing_out.own_copy "$course" "$new/nn-course/notebooks") >&2
+        (cd "$course" && .venv/bin/python -m nnclassroom notebooks "$new/nn-course/notebooks") >&2
     fi
     chmod -R u+w "$new/nn-course"
     mv "$new/nn-course" "$HOME/nn-course" # at once: an interrupted copy is no course
@@ -27,13 +27,13 @@ else
     # A copy without a manifest is of before, and stays as it is. No mistake here may keep the server from starting.
     copy=$HOME/nn-course handout=${NNCOURSE_HANDOUT:-}
     update() {
-        said=$(cd "$course" && .venv/bin/python -m "$@" 2>&1) || true
+        said=$(cd "$course" && .venv/bin/python -m nnclassroom "$@" 2>&1) || true
         [ -z "$said" ] || printf '%s\n%s\n\n' "$(date '+%F %T')" "$said" >>"$copy/updates.txt"
     }
     if [ -n "$handout" ] && [ -e "$handout/MANIFEST.json" ] && [ -e "$copy/MANIFEST.json" ]; then
-        cmp -s "$handout/MANIFEST.json" "$copy/MANIFEST.json" || update nnclassroom update "$handout" --folder "$copy"
+        cmp -s "$handout/MANIFEST.json" "$copy/MANIFEST.json" || update update "$handout" --folder "$copy"
     elif [ -z "$handout" ] && [ -e "$copy/notebooks/MANIFEST.json" ]; then
-        update nnclassroom.handing_out.own_copy "$course" "$copy/notebooks"
+        update notebooks "$copy/notebooks"
     fi
 fi
 PATH="$course/.venv/bin:$PATH" # nncourse and its python, in terminals too

@@ -2,11 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, refuse_unknown
 
+Item = TypeVar("Item")
 THREADS = "of BLAS on the CPU, in each process (default: as many as pay)"
 PROGRAM = (sys.executable, "-m", "nnclassroom")  # how other processes start `nncourse`
 # What argparse says itself, by the text that it looks up with gettext. English says the same.
@@ -65,3 +67,15 @@ def whole(text: str) -> int:
     if not (text.isdecimal() and len(text) < 10):
         raise argparse.ArgumentTypeError(f"wanted a whole number from 0 to 999999999; got {text!r}")
     return int(text)
+
+
+def chosen(what: str, text: str, names: Mapping[Item, Sequence[str]]) -> tuple[Item, ...]:
+    """The items of which a name stands in the text, such as 02,03; all for an empty text.
+
+    Raises CourseError for a name of none of them.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    known = dict.fromkeys(name for column in zip(*names.values(), strict=True) for name in column)
+    for word in words:
+        refuse_unknown(what, word, known)
+    return tuple(item for item, own in names.items() if not words or set(words) & set(own))

@@ -103,10 +103,12 @@ def test_a_week_of_homework_with_moodles_list(tmp_path, capsys):
     late = pages["José Núñez_12346_assignsubmission_file_feedback.html"]
     assert "0.9 of 8 points" in late and "1 day late" in late and "neuron" not in late
     said = capsys.readouterr().out
+    assert "late: José Núñez, 1 day late\n" in said and "the most there is" not in said
+    assert [totals[name]["id"] for name in totals] == ["12345", "12347", "12346"]
     assert "nothing came from Grace Hopper" in said and "2 of 3 students have points, in the column Grade" in said
 
 
-def test_canvas_gets_its_own_columns_and_names_back(tmp_path):
+def test_canvas_gets_its_own_columns_and_names_back(tmp_path, capsys):
     hand_in(tmp_path / "group/lovelaceada_LATE_501_9001_ada.zip")
     hand_in(tmp_path / "group/grace.zip")
     hand_in(tmp_path / "group/mallory.zip")
@@ -114,6 +116,7 @@ def test_canvas_gets_its_own_columns_and_names_back(tmp_path):
     listed = ["--roster", str(tmp_path / "class.csv"), "--column", "Week 1 (77)"]
     rows = mark(tmp_path, "--only", "sigmoid.numpy", *listed)
     assert {row["student"] for row in rows} == {"Lovelace, Ada", "Hopper, Grace", "mallory"}
+    assert "class.csv: the most there is 10 points, and here 1: " in capsys.readouterr().out
     back = read(tmp_path / "marks_roster.csv")
     assert list(back[0]) == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Week 1 (77)"]
     assert [row["Week 1 (77)"] for row in back] == ["1", "1", "1"] and back[0]["Student"].strip() == "Points Possible"

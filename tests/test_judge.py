@@ -8,6 +8,7 @@ import pytest
 from cuda_on_cpu import emulate
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.hints import exercises
 from nnclassroom.notebook import cuda_cell, exercise
 from nncourse import device
 from tests.tiers import many
@@ -23,6 +24,7 @@ def read(pattern: str, key: str) -> list[dict]:
 # Kinds that the examiners did not distinguish.
 FAMILY = {"warp": "barrier", "trap": "crash", "assert": "crash", "memory": "crash"}
 RIGHT, WRONG = read("right_*.toml", "right"), read("wrong_*.toml", "wrong")
+EXERCISES = {(each.operation, each.kernel) for each in exercises()}
 
 
 def name_of(answer: dict) -> str:
@@ -31,10 +33,15 @@ def name_of(answer: dict) -> str:
 
 
 def of_quick(answers: list[dict]):
-    """Every commit judges one right answer to each exercise, and one wrong answer for each kind of verdict."""
+    """Every commit judges one right answer to each exercise, and of other kernels one of each name; and for each kind
+    of verdict a wrong one in CUDA C, and one for each name in Python. test_answers.py has a wrong one to each exercise.
+    """
 
-    def kind(answer: dict) -> tuple[str, str, str]:
-        return answer["operation"], answer["kernel"], answer.get("kinds", ["right"])[0]
+    def kind(answer: dict) -> tuple[str, ...]:
+        own = answer["operation"], answer["kernel"]
+        if "kinds" in answer:
+            return "CUDA C" if "line" in answer else own[1], answer["kinds"][0]
+        return own if own in EXERCISES else own[1:]
 
     answers = many(answers, name_of, kind, lambda answer: answer["operation"], lambda answer: answer["file"])
     return pytest.mark.parametrize("answer", answers)

@@ -10,8 +10,10 @@ import nbformat
 import pytest
 from nbformat import v4
 
+from nnclassroom.commands import main
 from nnclassroom.handing_out import own_copy
 from nnclassroom.handing_out.handout import MANIFEST
+from nncourse import language
 from nncourse.errors import CourseError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -366,8 +368,8 @@ def test_where_the_course_cannot_be_written_it_lies_in_the_home(tmp_path, monkey
     assert own_copy.folder_of(tmp_path / "course") == tmp_path / "home" / "my_notebooks"
 
 
-def test_the_courses_own_notebooks_are_copied_and_their_links_lead_somewhere(tmp_path, capsys):
-    assert own_copy.main([str(ROOT), str(tmp_path / "copy")]) == 0
+def test_the_courses_own_notebooks_are_copied_without_outputs(tmp_path, capsys):
+    assert main(["notebooks", str(tmp_path / "copy")]) == 0
     assert capsys.readouterr().out.startswith("Your notebooks lie in")
     names = {path.name for path in (tmp_path / "copy").glob("*.ipynb")}
     assert len(names) >= 15 and "00_start_here.ipynb" in names
@@ -376,11 +378,10 @@ def test_the_courses_own_notebooks_are_copied_and_their_links_lead_somewhere(tmp
             assert cell.cell_type == "markdown" or not cell.outputs
 
 
-def test_why_a_copy_cannot_be_made_is_said(tmp_path, capsys):
-    assert own_copy.main([str(tmp_path), str(tmp_path / "copy")]) == 2
+def test_why_a_copy_cannot_be_made_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(language, "COURSE", tmp_path)
+    assert main(["notebooks", str(tmp_path / "copy")]) == 2
     assert "wanted the course's notebooks, found none" in capsys.readouterr().err
-    assert own_copy.main([str(tmp_path)]) == 2
-    assert "wanted two folders" in capsys.readouterr().err
 
 
 def test_another_language_has_a_copy_of_its_own(course):

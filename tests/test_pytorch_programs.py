@@ -3,12 +3,13 @@
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not find_spec("torch"), reason="no PyTorch here")
 
 
 def printed(program: str) -> str:

@@ -57,11 +57,15 @@ def test_each_kind_has_one_answer_in_every_tenth(answers):
         assert {test.kind for test in answers if test.name in chosen} == kinds
 
 
-def test_an_exercise_has_an_answer_of_each_kind_of_verdict():
-    wrong = ANSWERS["test_a_wrong_answer_is_refused"]
-    chosen = run_by(wrong, QUICK)
-    kinds = [(answer["operation"], answer["kernel"], answer["kinds"][0]) for answer in test_judge.WRONG]
-    assert {kind for test, kind in zip(wrong, kinds, strict=True) if test.name in chosen} == set(kinds)
+def test_an_exercise_has_a_wrong_answer_and_each_kind_of_verdict_has_one_in_each_language():
+    for name, given, kind_of in (
+        ("test_a_wrong_answer", test_answers.WRONG, test_answers.exercise_of),
+        ("test_a_wrong_answer_is_refused", test_judge.WRONG, lambda each: ("line" in each, each["kinds"][0])),
+    ):
+        chosen = run_by(ANSWERS[name], QUICK)
+        kinds = [kind_of(each) for each in given]
+        found = {kind for test, kind in zip(ANSWERS[name], kinds, strict=True) if test.name in chosen}
+        assert found == set(kinds), name
 
 
 @pytest.mark.parametrize("file", ["kernels/pooling.py", "kernels/pooling.cu"])

@@ -7,7 +7,6 @@ import pytest
 from drawn_widgets import every_control_is_described_and_changes_picture_and_words
 from figures import assert_whole
 from matplotlib.figure import Figure
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from nnclassroom.figures import nb02, nb06, nb07
 from nnclassroom.widgets import simple
@@ -130,6 +129,8 @@ def test_a_start_in_the_other_valley_ends_there():
 
 @pytest.mark.parametrize("threshold", [0.0, 0.25, 0.5, 0.9, 1.0])
 def test_the_numbers_at_a_threshold_are_those_of_scikit_learn(made, scores, threshold):
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support  # only here, since it is slow
+
     values, labels = scores
     panel = made(simple.threshold(values, labels))
     panel.set(threshold=threshold)

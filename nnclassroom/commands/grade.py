@@ -11,7 +11,7 @@ def add_options(parser: ArgumentParser) -> None:
     add("folders", nargs="+", type=Path, metavar="FOLDER", help="the class's folder of hand-ins, or one")
     add("--out", type=Path, required=True, metavar="MARKS.CSV")
     add("--only", default="", metavar="02,03", help="these notebooks or exercises, and no others")
-    add("--due", default="", metavar="2026-12-01T23:59", help="what came later is named")
+    add("--due", default="", metavar="2026-12-01T23:59", help="by this machine's clock; what came later is named")
     add(
         "--late",
         type=number,
@@ -50,5 +50,6 @@ def run(options: Namespace) -> int:
         listed=options.roster,
         column=options.column,
     )
-    print(f"marks: {options.out}")
+    feedback = options.out.with_name(f"{options.out.stem}_feedback.zip")
+    print(f"marks: {options.out}; feedback: {feedback}")
     return 0

@@ -19,15 +19,20 @@ def run(options: Namespace) -> int:
     import tempfile
     from importlib.util import find_spec
 
+    from nnclassroom import arguments
     from nnclassroom.handing_out import handout
     from nncourse import language
     from nncourse.errors import CourseError
 
-    chosen = _named(handout.notebooks(language.COURSE, language.current()), options.notebooks)
+    names = {
+        path: (path.stem.partition("_")[0], path.stem)
+        for path in handout.notebooks(language.COURSE, language.current())
+    }
+    wanted = arguments.chosen("a notebook", ",".join(options.notebooks), names)
     if not find_spec("nbval"):
         raise CourseError("wanted pytest and nbval here: `make setup` installs them, elsewhere `pip install nbval`")
     with tempfile.TemporaryDirectory(prefix="nncourse-nbval-") as made:
-        for path in chosen:
+        for path in wanted:
             (Path(made) / path.name).write_bytes(handout.clean(path.read_bytes(), path.name))
         # This environment's kernel comes before those of the user's; nothing of a clone's own pytest is taken.
         kept = {"NNCOURSE_MY_KERNELS": str(Path(made) / "no_kernels")}
@@ -37,13 +42,3 @@ def run(options: Namespace) -> int:
         plain = ["-p", "no:cacheprovider", "--rootdir", made, "-c", os.devnull]
         nbval = ["--nbval-lax", "--nbval-cell-timeout", str(LIMIT)]
         return subprocess.run([sys.executable, "-m", "pytest", made, *plain, *nbval], env=environment).returncode
-
-
-def _named(paths: list[Path], words: list[str]) -> list[Path]:
-    """The notebooks with these numbers or names; all without any."""
-    from nncourse.errors import refuse_unknown
-
-    names = {path: (path.stem.partition("_")[0], path.stem) for path in paths}
-    for word in words:
-        refuse_unknown("a notebook", word, [name for own in names.values() for name in own])
-    return [path for path in paths if not words or set(words) & set(names[path])]

@@ -9,10 +9,13 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
+    import sys
+
     from nnclassroom.handing_out import own_copy
     from nncourse import language
 
     folder = options.folder.absolute()
     said = own_copy.bring(language.COURSE, folder, language.current())
-    print("\n".join(said or [f"{folder} is up to date"]))
+    if said or sys.stdout.isatty():  # a script that runs daily logs only news
+        print("\n".join(said or [f"{folder} is up to date"]))
     return 0

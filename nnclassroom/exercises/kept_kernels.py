@@ -52,9 +52,13 @@ PROCESSES = {GroupOperation: MemberProcesses, NetworkOperation: NetworkProcess} 
 def folder() -> Path:
     """The folder of kept kernels: NNCOURSE_MY_KERNELS, else my_kernels/ beside the package, else ~/my_kernels.
 
-    Beside the package only if that can be written to, and never in an environment's site-packages.
+    Beside the package only if that can be written to, and never in an environment's site-packages. CourseError for a
+    file, such as a hand-in.
     """
     if named := os.environ.get("NNCOURSE_MY_KERNELS"):
+        if Path(named).is_file():
+            got = f"got the file {named}: python3 -m zipfile -e FILE FOLDER unpacks it, to FOLDER/my_kernels"
+            raise CourseError(f"NNCOURSE_MY_KERNELS: wanted a folder; {got}")
         return Path(named)
     beside = language.ROOT / "my_kernels"
     installed = language.COURSE == language.SHIPPED

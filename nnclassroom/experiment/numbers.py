@@ -182,6 +182,11 @@ def speedups(rows: Sequence[Row], base: Row) -> list[tuple[float, float]]:
     return [(base.total / row.total, base.loop / row.loop) for row in rows]
 
 
+def efficiency(row: Row, base: Row, speedup: float) -> float | None:
+    """The speedup over the number of devices; None for devices of another kind, and for one with another batch."""
+    return speedup / row.count if row is base or (row.kind == base.kind and row.count > 1) else None
+
+
 def series(rows: Sequence[Row], base: Row) -> dict[str, list[Row]]:
     """The rows of the base's kind for each curve of speedups over devices: by the batch of a device, or of all."""
     same = [row for row in rows if row.kind == base.kind]

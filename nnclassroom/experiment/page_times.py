@@ -68,10 +68,10 @@ def times_table(rows: Sequence[Row], base: Row | None) -> str:
         if base:
             whole, loop = over_base[number]
             ratios = [f"{mark}{ratio:.3g}" for ratio in (whole, loop)]
-            alike = row is base or (row.kind == base.kind and row.count > 1)  # one device with another batch is not
-            ratios += [f"{ratio / row.count:.3f}" if alike else "–" for ratio in (whole, loop)]
-            if alike and max(whole, loop) / row.count > SUSPECT:
-                notes.append(suspicion(row, base, max(whole, loop) / row.count))
+            shares = [numbers.efficiency(row, base, ratio) for ratio in (whole, loop)]
+            ratios += [f"{share:.3f}" if share else "–" for share in shares]
+            if (most := max(share or 0.0 for share in shares)) > SUSPECT:
+                notes.append(suspicion(row, base, most))
         spread = f" ({seconds(row.spread[0])} to {seconds(row.spread[1])})" if row.runs > 1 else ""
         validation = seconds(row.validation) if row.validation else "–"
         measured = [mark + seconds(row.loop), validation, mark + seconds(row.test), mark + seconds(row.total) + spread]

@@ -3,8 +3,6 @@
 The course's notebooks are those of git's last commit; without git, those in notebooks/. Text that a student typed into
 notebooks/ before there was a copy goes into the new copy: what differs from the commit, and the newest stash. Notebooks
 in another language are generated in notebooks/LANGUAGE, and have a copy of their own.
-
-    python -m nnclassroom.handing_out.own_copy COURSE COPY     the same, for a shared installation
 """
 
 import hashlib
@@ -12,7 +10,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +20,7 @@ from typing import Any
 from nnclassroom.handing_out import old_names, update
 from nnclassroom.handing_out.handout import MANIFEST, cell_hashes, clean, manifest_of, parsed
 from nncourse.errors import CourseError, reason_of
-from nncourse.language import ENGLISH, SHIPPED, current
+from nncourse.language import ENGLISH, SHIPPED
 
 NOTEBOOKS, COPY = "notebooks", "my_notebooks"
 COPIES = {"es": "mis_cuadernos"}  # of other languages; else COPY and the language
@@ -256,21 +253,3 @@ def _git(root: Path, *arguments: str) -> bytes | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Bring the copy up to date and print what was done; the exit status."""
-    if len(arguments) != 2:
-        print("own_copy: wanted two folders, the course and the copy", file=sys.stderr)
-        return 2
-    try:
-        for line in bring(Path(arguments[0]).absolute(), Path(arguments[1]).absolute(), current()):
-            print(line)
-    except CourseError as error:
-        print(f"own_copy: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -46,7 +46,7 @@ GPU_FACTOR = 3  # on a GPU CuPy compiles its own kernels at their first calls, w
 ASLEEP = 0.05  # a process that computes for less than this share of the time is waiting for something
 SPARE_BYTES = 1 << 16  # bytes that an answer may hold beyond those of its results
 MOST_TASKS, MOST_MEMORY = 1000, 5 << 30  # threads and processes; bytes, of all of them, that are not on a GPU
-LOOK = 0.1  # seconds between looks at a process that answers quickly
+LOOK = 0.1  # seconds between looks at what a process has taken
 CAN_FORK = sys.platform == "linux"
 
 
@@ -346,12 +346,10 @@ class TextProcess:
     def _receive(self, most: int) -> tuple[dict[str, Any], list[bytes]]:
         """The next answer. No answer may cost this process more than a limited amount of memory and time."""
         try:
-            pause = 0.01
             if time.monotonic() - self.looked > LOOK:
                 self._refuse_excess()
-            while not self.process.connection.poll(pause):
+            while not self.process.connection.poll(LOOK):
                 self._refuse_excess()
-                pause = min(2 * pause, 0.2)
             return unpacked(self.process.connection.recv_bytes(MOST_MESSAGE + 8 * most + SPARE_BYTES))
         except (EOFError, ConnectionError):
             raise EndedError(self._why_ended()) from None
@@ -361,7 +359,9 @@ class TextProcess:
     def _refuse_excess(self) -> None:
         """EndedError if the process has reached a limit: of CPU time, wall time, threads or memory."""
         self.looked = time.monotonic()
-        taken, wall = self.process.used(), self.looked - self.start - self.process.queued()
+        taken, wall = self.process.used(), self.looked - self.start
+        if wall >= self.seconds:
+            wall -= self.process.queued()
         if taken and taken.tasks > MOST_TASKS:
             said = f"starts more than {MOST_TASKS:,} threads or processes"
             raise EndedError(Fault("forbidden", {"said": said, "hints": ["computes"]}))

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from nnclassroom import arguments
 from nnclassroom.exercises.hints import Exercise
-from nncourse.errors import CourseError, refuse_unknown
+from nncourse.errors import CourseError
 
 DAY = 24 * 3600.0
 
@@ -51,9 +52,5 @@ def chosen(exercises: Sequence[Exercise], only: str) -> tuple[Exercise, ...]:
 
     Raises CourseError for a name of neither.
     """
-    words = [word.strip() for word in only.split(",") if word.strip()]
     names = {each: (each.notebook.partition("_")[0], each.notebook, each.key) for each in exercises}
-    known = dict.fromkeys(name for column in zip(*names.values(), strict=True) for name in column)
-    for word in words:
-        refuse_unknown("a notebook's number or an exercise", word, known)
-    return tuple(each for each in exercises if not words or set(words) & set(names[each]))
+    return arguments.chosen("a notebook's number or an exercise", only, names)

@@ -127,7 +127,10 @@ def grade(
         say(f"look at this by hand: {mark.student}, {mark.exercise.key}: {kind_in_words(mark.kind)}")
     _write(out, standings, alike, terms, _title(given, exercises if only else ()))
     if known:
-        say(_written_back(out, known, standings, column))
+        for line in _written_back(out, known, standings, column):
+            say(line)
+    if late := [f"{each.student}, {each.late}" for each in standings if each.late]:
+        say(f"late: {'; '.join(late)}")
     for line in _counted([each.submission for each in standings]):
         say(line)
     return every_mark
@@ -139,13 +142,16 @@ def _title(given: exams.Exam | None, exercises: Sequence[Exercise]) -> str:
     return given.title if given else ", ".join(notebooks) or "the course"
 
 
-def _written_back(out: Path, known: Roster, standings: Sequence[Standing], column: str) -> str:
+def _written_back(out: Path, known: Roster, standings: Sequence[Standing], column: str) -> Iterator[str]:
     """Write the class's list with the points of all of whom something was read or marked by hand."""
     path = _beside(out, "_roster.csv")
     counted = [each for each in standings if each.submission.texts or any(m.override is not None for m in each.marks)]
     points = {each.submission.row: each.points for each in counted if each.submission.row is not None}
-    column = roster.write_points(path, known, points, max(each.of for each in standings), column)
-    return f"{path}: {len(points)} of {sum(map(bool, known.names))} students have points, in the column {column}"
+    of = max(each.of for each in standings)
+    column = roster.write_points(path, known, points, of, column)
+    if (most := known.most(column)) not in (None, of):
+        yield f"{known.path}: the most there is {most:g} points, and here {of:g}: change that on the platform first"
+    yield f"{path}: {len(points)} of {sum(map(bool, known.names))} students have points, in the column {column}"
 
 
 def _counted(submissions: Sequence[Submission]) -> Iterator[str]:

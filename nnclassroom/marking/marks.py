@@ -69,12 +69,14 @@ class Standing:
         return round(sum(mark.weight for mark in self.marks), 6)
 
     @property
+    def late(self) -> str:
+        """How late it is, in words; "" in time."""
+        return "" if not self.days_late else "1 day late" if self.days_late == 1 else f"{self.days_late} days late"
+
+    @property
     def said(self) -> tuple[str, ...]:
         """What is to be known about the hand-in."""
-        late = ""
-        if self.days_late:
-            days = "1 day" if self.days_late == 1 else f"{self.days_late} days"
-            late = f"{days} late, {100 * self.share:g} % of the points are left"
+        late = self.late and f"{self.late}, {100 * self.share:g} % of the points are left"
         given = self.submission
         problems = () if given.reason in given.problems else given.problems
         return tuple(filter(None, (*given.notes, given.reason, *problems, late)))

@@ -22,7 +22,8 @@ NAMES = ("name", "full name", "student", "student name", "nombre completo", "nom
 PARTS = (("first name", "last name"), ("first name", "surname"), ("nombre", "apellido(s)"), ("nombre", "apellidos"))
 IDS = ("id", "identifier", "identificador", "id number", "número de id", "sis user id", "sis login id", "username")
 IDS += ("login", "user", "usuario", "email address", "email", "dirección de correo", "correo")
-GRADES = ("grade", "calificación")  # Moodle's column
+GRADES = ("grade", "calificación")  # Moodle's columns
+MOST = ("maximum grade", "calificación máxima")
 CANVAS_COLUMNS = ("student", "id", "sis user id", "sis login id", "section")
 NUMBERED = re.compile(r"(?:participant|participante)\s*(\d+)", re.IGNORECASE)
 NO_STUDENT = re.compile(r"\s*(points possible|student, test)", re.IGNORECASE)  # rows of Canvas
@@ -75,6 +76,15 @@ class Roster:
         """The name under which Moodle takes a page for this row; "" where the list is not Moodle's."""
         found = next(filter(None, (NUMBERED.fullmatch(each) for each in self.rows[row].values())), None)
         return moodle_feedback(self.names[row], found[1]) if found else ""
+
+    def most(self, column: str) -> float | None:
+        """The greatest grade, as the list has it: Moodle's in each row, Canvas's in one row of the points' column."""
+        named = next((name for name in self.columns if name.strip().casefold() in MOST), column)
+        students = [row for row, name in zip(self.rows, self.names, strict=True) if bool(name) == (named != column)]
+        try:
+            return float((students[0].get(named) or "").replace(",", ".")) if students else None
+        except ValueError:
+            return None
 
 
 def read(path: Path) -> Roster:

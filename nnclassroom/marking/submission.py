@@ -71,7 +71,7 @@ def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | No
     for each in entries:
         name, row = people[each.student]
         unlisted = [f"not in {listed.path.name}"] if listed and row is None else []
-        number = roster.person(each.student).number
+        number = roster.person(each.student).number or _number(listed, row)
         back = roster.person(each.student).feedback or (listed.feedback(row) if listed and row is not None else "")
         about = {"number": number, "row": row, "feedback": back, "notes": (*each.notes, *unlisted)}
         found.setdefault(name, []).append(replace(each, student=name, **about))
@@ -79,8 +79,14 @@ def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | No
         for row, name in enumerate(listed.names):
             if name and name not in found:
                 back = listed.feedback(row)
-                found[name] = [Submission(name, reason="nothing handed in", row=row, feedback=back)]
+                number = _number(listed, row)
+                found[name] = [Submission(name, reason="nothing handed in", number=number, row=row, feedback=back)]
     return [replace(newest(own), replaced=len(own) - 1) for _, own in sorted(found.items())]
+
+
+def _number(listed: Roster | None, row: int | None) -> str:
+    """The first of the ids in a row of the class's list; "" without one."""
+    return next(iter(listed.ids[row]), "") if listed and row is not None else ""
 
 
 def newest(given: Sequence[Submission]) -> Submission:
