@@ -40,7 +40,10 @@ def why_no_c_compiler() -> str:
     if command and shutil.which(command[0]):
         return ""
     wanted = command[0] if command else " or ".join(C_COMPILERS)
-    return f"there is no C compiler here: wanted {wanted}; install gcc, or name another in CC"
+    return (
+        f"there is no C compiler here: wanted {wanted}; install gcc, on Debian and Ubuntu with apt install gcc, or "
+        "name another in CC"
+    )
 
 
 def shared_library(text: str, options: Sequence[str] = (), for_this_processor: bool = False) -> Path:

@@ -70,7 +70,10 @@ def why_no_compiler() -> str | None:
     name = cpp_compiler()[0]
     if shutil.which(name):
         return None
-    return f"the CPU emulator of CUDA wanted the C++ compiler {name}, got none; install it, or name another in CXX"
+    return (
+        f"the CPU emulator of CUDA wanted the C++ compiler {name}, got none; install it, on Debian and Ubuntu with "
+        "apt install g++, or name another in CXX"
+    )
 
 
 def program_for(source: CudaSource, races: bool = False, sandbox: tuple[str, ...] = ()) -> Path:

@@ -83,7 +83,7 @@ def test_it_says_what_it_is_and_its_description_has_no_dead_links(wheel):
 
 def test_its_commands_need_no_clone(place):
     assert place("nncourse", "--version").startswith(f"nncourse {PROJECT['version']}")
-    place("nncourse", "train", "--dataset", "breast_cancer", "--model", "model.npz", "--epochs", "2")
+    place("nncourse", "train", "--dataset", "breast_cancer", "--layers", "30,16,1", "--model", "model.npz", "--epochs", "2")
     assert "accuracy" in place("nncourse", "test", "--dataset", "breast_cancer", "--model", "model.npz")
     assert "✓ relu (naive)" in place("nncourse", "check", "relu", "--kernel", "naive")
     assert "Tus cuadernos" in place("nncourse", "notebooks", "cuadernos", NNCOURSE_LANG="es")

@@ -50,14 +50,19 @@ in this folder brings in what has changed. Cells that you changed stay; whatever
 
 def text(language: str) -> str:
     """The text in a language; CourseError if the package does not speak it."""
+    return in_language(language, __name__, TEXT)
+
+
+def in_language(language: str, module: str, words: str) -> str:
+    """What a module prints in this language: `words`, if it is this process's. CourseError if it cannot be had."""
     if language == current():
-        return TEXT
-    command = [sys.executable, "-m", "nnclassroom.handing_out.readme"]
+        return words
+    command = [sys.executable, "-m", module]
     environment = os.environ | {"NNCOURSE_LANG": language, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, env=environment, cwd=ROOT)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise CourseError(f"the README in {language} cannot be made: {said}")
+        raise CourseError(f"the texts of a hand-out in {language} cannot be made: {said}")
     return done.stdout.decode("utf-8")
 
 
