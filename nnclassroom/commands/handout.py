@@ -16,6 +16,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--notebooks-only", action="store_true", help="for a shared installation of the course")
     parser.add_argument("--hosted", action="store_true", help="for a hosted Jupyter: notebooks that install the course")
     parser.add_argument("--wheel", metavar="URL_OR_FILE", help="for --hosted: the course's wheel")
+    parser.add_argument("--address", help="of the repository, for links to it (default: pyproject.toml's, if any)")
     parser.add_argument("--exam", type=Path, metavar="EXAM.TOML", help="an examination: its questions alone")
     parser.add_argument("--variants", type=whole, default=1, help="of the examination, one file each (default 1)")
 
@@ -30,5 +31,5 @@ def run(options: Namespace) -> int:
     elif options.exam:
         print(examination.write(options.out, options.exam, options.language, options.variants))
     else:
-        print(handout.write(options.out, options.language, options.notebooks_only))
+        print(handout.write(options.out, options.language, options.notebooks_only, options.address))
     return 0
