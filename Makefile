@@ -3,7 +3,7 @@
 #              (FILES="tests/test_dense.py" runs some files, ARGS="-k dense" some tests; these two for test-full too)
 # make test-full     runs all tests that need no installation, within the hour
 # make test-release  runs what only a release must pass
-# make book    sets the course up, and makes the web book: build/book/html (ARGS="--address URL" names the clone's address)
+# make book    sets the course up, and makes the web book: build/book/html (ARGS="--address URL" names the repository's address)
 # make setup   what make test needs, without running it
 # make shared  sets the course up for all users of a machine (docs/jupyterhub.md)
 # make notebooks  runs the notebooks and saves their outputs

@@ -9,13 +9,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-SHIPPED = ("datasets/*.*", "datasets/mnist_sample/*", "benchmarks/results/**/*.json")
 LINK = re.compile(r"!?\[([^]]*)\]\((?!https?:|#)[^)]*\)")  # to a file of the repository
 
 
@@ -33,7 +33,8 @@ class Build(build_py):
 def copy_course(package: Path) -> None:
     """Copy the course's files into the built package nncourse."""
     course = package / "course"
-    for pattern in SHIPPED:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    for pattern in settings["tool"]["nncourse"]["shipped"]:
         for path in ROOT.glob(pattern):
             copy(path, course / path.relative_to(ROOT))
     for path in ROOT.glob("notebooks/**/*.ipynb"):

@@ -8,6 +8,7 @@ from typing import Any
 from nbformat.v4 import new_markdown_cell, new_output
 
 from book.markdown import without_dead_links
+from nnclassroom.handing_out.repository import hosts
 from nnclassroom.widgets import digit_pad, widget
 
 AT_REST = (widget.SAVED, digit_pad.SAVED)  # what a saved notebook shows of a widget, as plain text
@@ -68,8 +69,10 @@ def try_it(name: str, words: ModuleType, address: str = "") -> str:
     """The box on a notebook's page: what to download, and how to run it."""
     link = f"{{download}}`{name} <../handout/{name}>`"
     clone = f" (`git clone {address}`)" if address else ""
+    online = ", ".join(f"[{host}]({link})" for host, link in hosts(address, name).items())
     lines = [
         f"- {words.TRY_DOWNLOAD.format(link=link)}",
+        *([f"- {words.TRY_ONLINE.format(links=online)}"] if online else []),
         f"- {words.TRY_RUN.format(address=clone)} {words.TRY_ELSEWHERE.format(front='../index.md')}".replace("\n", " "),
     ]
     return "\n".join([f"```{{admonition}} {words.TRY_IT}", ":class: nncourse-try", "", *lines, "```"])

@@ -24,6 +24,7 @@ FRONT_TEST = "test data"
 # The box on a notebook's page
 TRY_IT = "Try it"
 TRY_DOWNLOAD = "**Download** {link}, this notebook as you work in it: without the outputs that this page shows."
+TRY_ONLINE = "**Run it there**, without an installation: {links}. What you write is lost when the session ends."
 TRY_RUN = """\
 **Run it** in the course, which brings the package that it imports: get a clone{address}, or the .zip of your lecturer,
 and say `make lab` in its folder. That sets everything up, and opens your own copies of all notebooks in JupyterLab. No

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cuda_on_cpu.arguments import checked, in_three
-from cuda_on_cpu.errors import UserError, refuse_unknown
+from cuda_on_cpu.errors import MissingToolError, UserError, refuse_unknown
 from cuda_on_cpu.faults import EmulationError, Fault, read
 from cuda_on_cpu.processes import Child, conversation, empty
 from cuda_on_cpu.program import confined, inside, line_in, lines_before, program_for, why_no_compiler
@@ -163,7 +163,8 @@ def _packed_constants(
         return []
     places = {name: start for name, start, _ in variables(program_for(source, races, sandbox), "cuda_device")}
     if missing := constants.keys() - places.keys():
-        raise UserError(f"{source.file}: the emulator wanted the command nm to find {', '.join(missing)}; install it")
+        names = ", ".join(missing)
+        raise MissingToolError(f"{source.file}: the emulator wanted the command nm to find {names}; install binutils")
     return [CONSTANT.pack(places[name], array.nbytes) + array.tobytes() for name, array in constants.items()]
 
 

@@ -1,4 +1,4 @@
-"""UserError for a user's mistake, suggestions for misspelt names, and atomic file writes."""
+"""UserError for a user's mistake or a missing tool, suggestions for misspelt names, and atomic file writes."""
 
 import difflib
 import errno
@@ -33,6 +33,10 @@ class UserError(ValueError):
     def _render_traceback_(self) -> list[str]:
         """What IPython and Jupyter show in place of a traceback: they ask an exception for this method."""
         return [f"✗ {self}"]
+
+
+class MissingToolError(UserError):
+    """This machine lacks a program or a library that the work needs, such as a compiler; the message says which."""
 
 
 def nearest(got: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
-from cuda_on_cpu.errors import UserError, reason_of, write_atomically
+from cuda_on_cpu.errors import MissingToolError, UserError, reason_of, write_atomically
 from cuda_on_cpu.processes import kill_group
 
 if sys.platform == "linux":
@@ -40,7 +40,10 @@ def why_no_c_compiler() -> str:
     if command and shutil.which(command[0]):
         return ""
     wanted = command[0] if command else " or ".join(C_COMPILERS)
-    return f"there is no C compiler here: wanted {wanted}; install gcc, or name another in CC"
+    return (
+        f"there is no C compiler here: wanted {wanted}; install gcc, on Debian and Ubuntu with apt install gcc, or "
+        "name another in CC"
+    )
 
 
 def shared_library(text: str, options: Sequence[str] = (), for_this_processor: bool = False) -> Path:
@@ -49,10 +52,10 @@ def shared_library(text: str, options: Sequence[str] = (), for_this_processor: b
     options: of the compilation.
     for_this_processor: set it if the options do, as -march=native: the library is then not used on other processors.
 
-    UserError if there is no compiler, or if the text does not compile.
+    MissingToolError if there is no compiler, UserError if the text does not compile.
     """
     if reason := why_no_c_compiler():
-        raise UserError(reason)
+        raise MissingToolError(reason)
     parts = [text, *options, processor() if for_this_processor else ""]
     library = kept("libraries", ".so", c_compiler(), *parts)
     if not is_there(library):
@@ -104,14 +107,15 @@ def said_by(*command: str | Path) -> str:
 def run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess:
     """Run a command with empty stdin, which addr2line would otherwise read.
 
-    Raises UserError if it cannot be run, or does not end: a text can keep a compiler busy for ever.
+    Raises MissingToolError if it cannot be run, and UserError if it does not end: a text can keep a compiler busy for
+    ever.
     """
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         process = subprocess.Popen(command, **pipes, text=True, errors="replace", start_new_session=True, **options)
     except OSError as error:
         reason = f"{command[0]} cannot be run: {reason_of(error)}"
-        raise UserError(f"{reason}; install g++, or name another C++ compiler in CXX") from None
+        raise MissingToolError(f"{reason}; install g++, or name another C++ compiler in CXX") from None
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # it has ended
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (MOST_FILE, MOST_FILE))

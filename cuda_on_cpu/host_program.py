@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_on_cpu.cache import is_there, remove_unused
-from cuda_on_cpu.errors import UserError, write_atomically
+from cuda_on_cpu.errors import MissingToolError, UserError, write_atomically
 from cuda_on_cpu.host_compiler import compiled, cpp_compiler, kept
 from cuda_on_cpu.program import why_no_compiler
 from cuda_on_cpu.source import CudaSource
@@ -31,7 +31,7 @@ def nvcc() -> list[str]:
 def program_for(source: CudaSource, defines: Sequence[str] = (), on_gpu: bool = False, *options: str) -> Path:
     """The path of the compiled program, which is cached. `options` are added to those of nvcc, such as -arch=native.
 
-    UserError if it does not compile, or if there is no compiler.
+    UserError if it does not compile, MissingToolError if there is no compiler.
     """
     more = [f"-D{define}" for define in defines]
     if on_gpu:
@@ -39,9 +39,9 @@ def program_for(source: CudaSource, defines: Sequence[str] = (), on_gpu: bool = 
     else:
         compiler, text, flags = cpp_compiler(), emulated(source), [*FLAGS, *more]
     if not on_gpu and (reason := why_no_compiler()):
-        raise UserError(f"{source.file}: {reason}")
+        raise MissingToolError(f"{source.file}: {reason}")
     if not shutil.which(compiler[0]):
-        raise UserError(f"{source.file}: wanted NVIDIA's compiler nvcc, got none; install a CUDA toolkit")
+        raise MissingToolError(f"{source.file}: wanted NVIDIA's compiler nvcc, got none; install a CUDA toolkit")
     program = kept("host_programs", "", compiler, text, *flags)
     if not is_there(program):
         write_atomically(program, lambda new: _build(source, text, compiler, flags, on_gpu, new))

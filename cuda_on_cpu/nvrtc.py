@@ -6,7 +6,7 @@ import re
 import threading
 from dataclasses import dataclass
 
-from cuda_on_cpu.errors import UserError
+from cuda_on_cpu.errors import MissingToolError, UserError
 from cuda_on_cpu.source import CudaSource
 
 STANDARD = "c++17"
@@ -64,10 +64,10 @@ def _why_no_nvrtc() -> str | None:
 def compile_check(source: CudaSource, arch: str = "sm_90") -> dict[str, Resources]:
     """Compile for the architecture `arch`; no GPU is needed. Returns each kernel's resources.
 
-    Raises CudaCompileError if the text does not compile, UserError if there is no compiler.
+    Raises CudaCompileError if the text does not compile, MissingToolError if there is no compiler.
     """
     if reason := why_no_nvrtc():
-        raise UserError(f"{source.file}: cannot be compiled for a GPU: {reason}")
+        raise MissingToolError(f"{source.file}: cannot be compiled for a GPU: {reason}")
     try:
         log = _nvrtc(source.compilable(), arch)
     except Exception as error:

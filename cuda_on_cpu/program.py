@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
-from cuda_on_cpu.errors import UserError, write_atomically
+from cuda_on_cpu.errors import MissingToolError, UserError, write_atomically
 from cuda_on_cpu.host_compiler import compiled, cpp_compiler, kept, run, said_by
 from cuda_on_cpu.nvrtc import CudaCompileError, refuse_uncompilable, why_no_nvrtc
 from cuda_on_cpu.source import COMMENT, CudaSource, kernels_in
@@ -70,7 +70,10 @@ def why_no_compiler() -> str | None:
     name = cpp_compiler()[0]
     if shutil.which(name):
         return None
-    return f"the CPU emulator of CUDA wanted the C++ compiler {name}, got none; install it, or name another in CXX"
+    return (
+        f"the CPU emulator of CUDA wanted the C++ compiler {name}, got none; install it, on Debian and Ubuntu with "
+        "apt install g++, or name another in CXX"
+    )
 
 
 def program_for(source: CudaSource, races: bool = False, sandbox: tuple[str, ...] = ()) -> Path:
@@ -78,10 +81,10 @@ def program_for(source: CudaSource, races: bool = False, sandbox: tuple[str, ...
 
     With `races` the program detects races or records accesses, and does not contain AddressSanitizer. If neither of the
     two programs is cached, both are compiled at the same time, because judging a kernel needs both. `sandbox` is that
-    of emulate.run. Raises CudaCompileError if the text does not compile, UserError if there is no compiler.
+    of emulate.run. Raises CudaCompileError if the text does not compile, MissingToolError if there is no compiler.
     """
     if reason := why_no_compiler():
-        raise UserError(f"{source.file}: {reason}")
+        raise MissingToolError(f"{source.file}: {reason}")
     text = _program_text(source)
     programs = {kind: _kept("emulator", "", text, *_options(kind)) for kind in (races, not races)}
     there = {kind: is_there(program) for kind, program in programs.items()}

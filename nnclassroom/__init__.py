@@ -29,6 +29,9 @@ def load_ipython_extension(shell) -> None:
         shell.user_ns[f"{answer.attempt.operation.name}_{answer.attempt.name}"] = answer
 
     shell.register_magic_function(cell, "cell", "cuda")
+    from nnclassroom.notebook import without_tools
+
+    without_tools.watch(shell)
 
 
 if _notebook := running_ipython():

@@ -4,12 +4,13 @@ import os
 import stat
 from pathlib import Path
 
+from cuda_on_cpu.errors import MissingToolError, is_no_file, nearest, reason_of, refuse_unknown, write_atomically
 from cuda_on_cpu.errors import UserError as CourseError
-from cuda_on_cpu.errors import is_no_file, nearest, reason_of, refuse_unknown, write_atomically
 
 __all__ = [
     "CourseError",
     "DoesNotFitError",
+    "MissingToolError",
     "nearest",
     "read_regular",
     "read_text",

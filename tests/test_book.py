@@ -20,6 +20,7 @@ from book.editions import edition
 from book.files import Tree
 from nnclassroom.exercises.catalogue import EXERCISES, find
 from nnclassroom.exercises.solutions import text_of
+from nnclassroom.handing_out import repository
 from nncourse.catalogue import TOPICS, defined_in, epoch_topics
 from nncourse.errors import CourseError
 
@@ -218,12 +219,21 @@ def test_formulas_are_mathml_and_a_prime_is_not_a_small_one(book):
 def test_each_notebook_can_be_downloaded_without_outputs(book):
     for name in BUILT:
         page = book.pages[f"notebooks/{name}.html"]
-        (link,) = [link["href"] for link in page.of("a") if link.get("href", "").endswith(f"{name}.ipynb")]
+        links = [link.get("href", "") for link in page.of("a")]
+        (link,) = [link for link in links if link.endswith(f"{name}.ipynb") and not link.startswith("https:")]
         there = nbformat.read((page.path.parent / link).resolve(), as_version=4)
         assert not any(cell.get("outputs") for cell in there.cells)
         wanted = nbformat.read(edition(book.language).notebooks / f"{name}.ipynb", as_version=4)
         assert [cell.source for cell in there.cells] == [cell.source for cell in wanted.cells]
         assert f"git clone {ADDRESS}" in re.sub(r"<[^>]+>", "", page.text)
+        assert repository.hosts(ADDRESS, f"{name}.ipynb")["Binder"] in links
+
+
+def test_without_an_address_the_box_has_no_link_out_of_the_book():
+    from book import words
+
+    assert "https:" in notebook_pages.try_it("02_activations.ipynb", words, ADDRESS)
+    assert "https:" not in notebook_pages.try_it("02_activations.ipynb", words)
 
 
 @needs_sphinx

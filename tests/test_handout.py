@@ -11,7 +11,7 @@ import pytest
 from nbformat import v4
 
 from nnclassroom.commands import COMMANDS, main
-from nnclassroom.handing_out import handout, update
+from nnclassroom.handing_out import handout, readme, repository, update
 from nnclassroom.zips import write_zip
 from nncourse.errors import CourseError
 from nncourse.language import PACKAGES, ROOT, english_files
@@ -61,6 +61,32 @@ def test_its_readme_is_its_own_and_its_links_lead_somewhere(course, tmp_path):
         assert name not in text
     named = set(re.findall(r"nncourse (\w+)", text))
     assert {"progress", "submit", "update"} <= named <= set(COMMANDS)
+
+
+def test_links_to_the_repository_stand_there_if_its_address_is_known(tmp_path, capsys):
+    out = tmp_path / "course.zip"
+    assert "https:" not in readme.text("en")
+    assert main(["handout", "--out", str(out), "--address", "https://github.com/a/b.git"]) == 0
+    with zipfile.ZipFile(out) as archive:
+        text = archive.read("course/README.md").decode()
+    for link in (
+        "<https://github.com/a/b>",
+        "https://codespaces.new/a/b",
+        "mybinder.org/v2/git/https%3A%2F%2Fgithub.com",
+    ):
+        assert link in text
+    assert main(["handout", "--out", str(out), "--address", "git@example.org:a/b"]) == 2
+    assert "the repository's address, https://…; got 'git@example.org:a/b'" in capsys.readouterr().err
+
+
+def test_the_address_is_one_setting(tmp_path):
+    project = "[project]\nname = 'nncourse'\n"
+    (tmp_path / "pyproject.toml").write_text(project)
+    assert repository.address(tmp_path) == "" and repository.hosts("") == {}
+    (tmp_path / "pyproject.toml").write_text(f"{project}[project.urls]\nRepository = 'https://course.example/c/'\n")
+    assert repository.address(tmp_path) == "https://course.example/c"
+    assert repository.address(tmp_path, "https://other.example/d.git") == "https://other.example/d"
+    assert list(repository.hosts("https://course.example/c")) == ["Binder"]  # Codespaces are for GitHub
 
 
 def test_the_version_changes_with_a_notebook_and_not_with_its_outputs():

@@ -331,6 +331,32 @@ def test_what_a_link_leads_to_is_not_emptied(setup, monkeypatch, tmp_path):
     assert (tmp_path / "elsewhere" / "kept").exists()
 
 
+def test_it_begins_with_the_course_and_shows_what_it_fetches(setup, monkeypatch, tmp_path, capfd):
+    for name, value in [("ROOT", tmp_path), ("VENV", tmp_path / ".venv"), ("NOTE", tmp_path / ".venv" / "note.json")]:
+        monkeypatch.setattr(setup, name, value)
+    setup.VENV.mkdir()
+    setup.NOTE.touch()
+    (tmp_path / "pyproject.toml").touch()
+    lines = ["Collecting numpy==2.4.6 (from -r base.txt)", "  Downloading numpy", "  Collecting numba==0.68.1"]
+    lines += ["Requirement already satisfied: pip", "Installing collected packages: numpy, numba"]
+    printing = f"print(*{lines!r}, sep='\\n')"
+    monkeypatch.setattr(setup, "pip", lambda *options: [sys.executable, "-c", printing])
+    setup.set_up("none", "no driver", [], {"python": "", "cuda": "none", "root": "", "files": {}}, stays=True)
+    said = capfd.readouterr().out.splitlines()
+    assert said[0].startswith("set-up: nncourse, the course") and "no driver" in said[1]
+    assert said[2:5] == [
+        "set-up: fetching numpy numba",
+        "set-up: installing these, half a minute or so",
+        "set-up: the course itself, and its other languages",
+    ]
+
+
+def test_a_failed_fetch_is_an_error(setup, monkeypatch):
+    monkeypatch.setattr(setup, "pip", lambda *options: [sys.executable, "-c", "raise SystemExit(3)"])
+    with pytest.raises(subprocess.CalledProcessError):
+        setup.fetch()
+
+
 @pytest.mark.parametrize(
     ("arguments", "cuda", "runs"), [([], "", []), (["test"], "", []), (["book"], "", []), ([], "13", [("13", False)])]
 )

@@ -1,14 +1,18 @@
-"""The course without a clone: the wheel alone in an empty environment, and with the oldest packages that it takes."""
+"""The course without a clone: the wheel alone in an empty environment, with the oldest packages that it takes, and on a
+hosted Jupyter, to which a notebook is uploaded alone."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import nbformat
 import pytest
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(3600)]
@@ -20,7 +24,25 @@ import sys, nbclient, nbformat
 path = sys.argv[1]
 notebook = nbformat.read(path, as_version=4)
 nbclient.NotebookClient(notebook, timeout=900, resources={"metadata": {"path": sys.argv[2]}}).execute()
+nbformat.write(notebook, path)
 """
+# Such as a hosted Jupyter has: older than what the course's own set-up installs.
+HOST = {
+    "ipykernel": "6.17.1",
+    "ipython": "7.34.0",
+    "ipywidgets": "7.7.1",
+    "jupyter-client": "7.4.9",
+    "traitlets": "5.7.1",
+    "tornado": "6.4.2",
+    "nbformat": "5.10.4",
+    "packaging": "24.2",
+    "numpy": "2.0.2",
+    "numba": "0.60.0",
+    "matplotlib": "3.10.0",
+    "psutil": "5.9.5",
+    "threadpoolctl": "3.6.0",
+    "tqdm": "4.67.1",
+}
 
 
 def command(*words: object, **options) -> str:
@@ -45,7 +67,7 @@ class Place:
         environment |= {name: os.environ[name] for name in ("PIP_INDEX_URL", "PIP_CONFIG_FILE") if name in os.environ}
         return command(self.bin / program, *words, cwd=self.folder, env=environment)
 
-    def run_notebooks(self, notebooks: Path, **variables: str) -> None:
+    def run_notebooks(self, notebooks: Path, names: Sequence[str] = NAMES, **variables: str) -> None:
         """Run all notebooks, two at a time. Fails at the first cell that does."""
 
         def run(name: str) -> None:
@@ -54,16 +76,21 @@ class Place:
             self("python", "-c", RUN, path, notebooks, NNCOURSE_MY_KERNELS=kept, **variables)
 
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(run, NAMES))
+            list(pool.map(run, names))
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def clone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel") / "clone"
+    command("git", "clone", "--quiet", ROOT, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(clone):
     """The wheel, built in isolation from the source distribution's files as git has them."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command("git", "clone", "--quiet", ROOT, folder / "clone")
-    command(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, folder / "clone")
-    (path,) = folder.glob("*.whl")
+    command(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", clone.parent, clone)
+    (path,) = clone.parent.glob("*.whl")
     return path
 
 
@@ -83,8 +110,9 @@ def test_it_says_what_it_is_and_its_description_has_no_dead_links(wheel):
 
 def test_its_commands_need_no_clone(place):
     assert place("nncourse", "--version").startswith(f"nncourse {PROJECT['version']}")
-    place("nncourse", "train", "--dataset", "breast_cancer", "--model", "model.npz", "--epochs", "2")
-    assert "accuracy" in place("nncourse", "test", "--dataset", "breast_cancer", "--model", "model.npz")
+    model = ("--dataset", "breast_cancer", "--model", "model.npz")
+    place("nncourse", "train", *model, "--layers", "30,16,1", "--epochs", "2")
+    assert "accuracy" in place("nncourse", "test", *model)
     assert "✓ relu (naive)" in place("nncourse", "check", "relu", "--kernel", "naive")
     assert "Tus cuadernos" in place("nncourse", "notebooks", "cuadernos", NNCOURSE_LANG="es")
     assert "Your notebooks" in place("nncourse", "notebooks", "mine")
@@ -109,3 +137,30 @@ def test_all_notebooks_run_with_the_oldest_packages(wheel, tmp_path):
     place = Place(tmp_path, f"{wheel}[cpu]", "nbclient", *oldest)
     place("nncourse", "notebooks", tmp_path / "notebooks")
     place.run_notebooks(tmp_path / "notebooks")
+
+
+@pytest.mark.parametrize(
+    ("language", "compiler"), [("en", True), ("es", False)], ids=["english", "spanish-no-compiler"]
+)
+def test_a_hosted_jupyter_runs_notebooks_that_are_uploaded_alone(clone, wheel, tmp_path, language, compiler):
+    place = Place(tmp_path, "nbclient", *(f"{name}=={version}" for name, version in HOST.items()))
+    before = installed(place)
+    out, uploaded = tmp_path / "hosted.zip", tmp_path / "course" / "notebooks"
+    options = ("--hosted", "--wheel", wheel, "--language", language, "--out", out)
+    command(
+        sys.executable, "-m", "nnclassroom", "handout", *options, cwd=clone, env=os.environ | {"PYTHONPATH": str(clone)}
+    )
+    with zipfile.ZipFile(out) as archive:
+        archive.extractall(tmp_path)
+    path = {} if compiler else {"PATH": str(place.bin)}
+    place.run_notebooks(uploaded, NAMES[:1], **path)  # its set-up cell installs the course
+    set_up = nbformat.read(uploaded / f"{NAMES[0]}.ipynb", as_version=4).cells[1]
+    said = "".join(output.get("text", "") for output in set_up.outputs)
+    assert "cuda-bindings" in said and str(tmp_path / f"kernels-{NAMES[0]}") in said
+    assert ("apt install g++" in said) != compiler
+    place.run_notebooks(uploaded, NAMES[1:], **path)
+    assert before.items() <= installed(place).items()  # what the host had stays as it is
+
+
+def installed(place: Place) -> dict[str, str]:
+    return {each["name"]: each["version"] for each in json.loads(place("pip", "list", "--format", "json"))}

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from book.editions import edition, languages  # noqa: E402  (needs the root on the path)
+from nnclassroom.handing_out.repository import address  # noqa: E402
 from nncourse.errors import CourseError  # noqa: E402
 
 OUT = ROOT / "build" / "book"
@@ -31,9 +32,16 @@ def main() -> int:
     parser.add_argument(
         "--texts", type=Path, help="folder with README.md, docs/ and book/ (default: that of the language)"
     )
-    parser.add_argument("--address", default="", help="where the course can be cloned from, for the pages to say")
+    parser.add_argument(
+        "--address", help="of the repository, for the pages to say (default: that of pyproject.toml, if any)"
+    )
     asked = parser.parse_args()
     codes = asked.lang or languages()
+    try:
+        asked.address = address(ROOT, asked.address)
+    except CourseError as error:
+        print(f"book: {error}", file=sys.stderr)
+        return 1
     given = [(name, getattr(asked, name)) for name in ("notebooks", "texts", "only", "address")]
     options = [option for name, value in given if value for option in (f"--{name}", str(value))]
     try:

@@ -216,17 +216,37 @@ def can_stay(note: dict, cuda: str, python_asked: bool) -> bool:
 # Installing
 
 
-def pip_install(*options: str) -> None:
-    """Run .venv's pip, quietly."""
-    pip = [str(VENV_PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--no-deps", *options], cwd=str(ROOT), check=True)
+def pip(*options: str) -> "list[str]":
+    """The command that runs .venv's pip."""
+    return [str(VENV_PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "--no-deps", *options]
+
+
+def fetch(*options: str) -> None:
+    """Install what is locked, and show what pip fetches: of all that it says only names, as they come, and stderr."""
+    command = pip("--progress-bar", "off", "--require-hashes", "--only-binary", ":all:", *options)
+    print("set-up: fetching", end="", flush=True)
+    with subprocess.Popen(command, cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True) as process:
+        for line in process.stdout:
+            print(shown(line), end="", flush=True)
+    print(flush=True)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+
+
+def shown(line: str) -> str:
+    """What set-up shows of a line of pip's output."""
+    collecting = re.match(r"\s*Collecting ([\w.-]+)", line)
+    if collecting:
+        return " " + collecting.group(1)
+    return "\nset-up: installing these, half a minute or so" if line.startswith("Installing collected") else ""
 
 
 def install(locks: "list[str]") -> None:
     """Install these lock files and the package into .venv, and disable JupyterLab's news and update notifications."""
     requirements = [option for lock in locks for option in ("--requirement", lock)]
-    pip_install("--require-hashes", "--only-binary", ":all:", *requirements)
-    pip_install("--no-build-isolation", "--no-index", "--editable", ".")
+    fetch(*requirements)
+    print("set-up: the course itself, and its other languages", flush=True)
+    subprocess.run(pip("--quiet", "--no-build-isolation", "--no-index", "--editable", "."), cwd=str(ROOT), check=True)
     settings = VENV / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
     settings.parent.mkdir(parents=True, exist_ok=True)
     settings.write_text(json.dumps(JUPYTERLAB_SETTINGS, indent=2) + "\n", encoding="utf-8")
@@ -257,8 +277,9 @@ def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool) 
     """Install these lock files into .venv, and record them at the end, so that an interrupted set-up is repeated."""
     if not stays and VENV.is_symlink():  # venv --clear would empty what it leads to
         sys.exit(f"set-up: .venv is a link to {VENV.resolve()}, which was made for something else: remove the link")
-    print(f"set-up: {reason}")
-    print(f"set-up: installing {', '.join(locks)} into .venv, which takes a minute or more the first time", flush=True)
+    size = "1 GB" if cuda == "none" else "2 GB"
+    print(f"set-up: nncourse, the course and all that it needs, comes into .venv: about {size}, a minute or more")
+    print(f"set-up: {reason}", flush=True)
     if stays:
         NOTE.unlink()
     else:
@@ -305,14 +326,14 @@ def main(arguments: "list[str]") -> int:
         problem = problem or sharing_problem(base_interpreter(), ROOT)
     if problem:
         return stop(problem)
-    alone = "" if shared or stays else for_one_user(base_interpreter(), ROOT)
-    if alone:
-        print(f"set-up: {alone}")
     locks = lock_files(cuda, cuda != "none" and has_toolkit(cuda), tests, book)
     done = stays and checksums(["pyproject.toml", *locks]).items() <= note["files"].items()
     try:
         if not done:
             set_up(cuda, reason, locks, note, stays)
+            alone = "" if shared else for_one_user(base_interpreter(), ROOT)
+            if alone:
+                print(f"set-up: {alone}")
         write_languages()
         if shared:
             serve_others()

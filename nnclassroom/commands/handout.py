@@ -5,6 +5,7 @@ from pathlib import Path
 
 from nnclassroom.arguments import whole
 from nncourse import language
+from nncourse.errors import CourseError
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -13,15 +14,22 @@ def add_options(parser: ArgumentParser) -> None:
         "--language", default=language.current(), help="of the notebooks, such as en (default %(default)s)"
     )
     parser.add_argument("--notebooks-only", action="store_true", help="for a shared installation of the course")
+    parser.add_argument("--hosted", action="store_true", help="for a hosted Jupyter: notebooks that install the course")
+    parser.add_argument("--wheel", metavar="URL_OR_FILE", help="for --hosted: the course's wheel")
+    parser.add_argument("--address", help="of the repository, for links to it (default: pyproject.toml's, if any)")
     parser.add_argument("--exam", type=Path, metavar="EXAM.TOML", help="an examination: its questions alone")
     parser.add_argument("--variants", type=whole, default=1, help="of the examination, one file each (default 1)")
 
 
 def run(options: Namespace) -> int:
-    from nnclassroom.handing_out import examination, handout
+    from nnclassroom.handing_out import examination, handout, hosted
 
-    if options.exam:
+    if options.hosted != (options.wheel is not None):
+        raise CourseError("--hosted and --wheel URL_OR_FILE go together: the notebooks install that wheel")
+    if options.hosted:
+        print(hosted.write(options.out, options.wheel, options.language))
+    elif options.exam:
         print(examination.write(options.out, options.exam, options.language, options.variants))
     else:
-        print(handout.write(options.out, options.language, options.notebooks_only))
+        print(handout.write(options.out, options.language, options.notebooks_only, options.address))
     return 0

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nnclassroom.handing_out import readme
+from nnclassroom.handing_out import readme, repository
 from nnclassroom.version import course_version, package_files
 from nnclassroom.zips import write_zip
 from nncourse import language as languages
@@ -19,15 +19,18 @@ from nncourse.errors import CourseError, refuse_unknown
 
 MANIFEST = "MANIFEST.json"
 TOP = "course"  # the one folder in the .zip
-# What the course needs besides the packages and the notebooks; tests and instructors' pages are left out.
+# What the course needs besides packages, notebooks and data; tests and instructors' pages are left out.
 PATTERNS = ("LICENSE", "Makefile", "pyproject.toml", "setup.py", "environment.yml")
 PATTERNS += ("requirements/*.txt", "tools/setup.py", "docs/report.md", "slurm/*.*")
-PATTERNS += ("datasets/*.*", "datasets/mnist_sample/*")
-PATTERNS += ("benchmarks/results/*.json", "benchmarks/results/experiment/runs/*.json")
 
 
-def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = False) -> str:
-    """Write the .zip. Returns a line that says what is in it. CourseError if this is no clone of the course."""
+def write(
+    out: Path, language: str = languages.ENGLISH, notebooks_only: bool = False, address: str | None = None
+) -> str:
+    """Write the .zip. Returns a line that says what is in it. CourseError if this is no clone of the course.
+
+    address: of the repository, for the README; by default the one that pyproject.toml has, if any.
+    """
     if out.suffix.lower() != ".zip":
         raise CourseError(f"{out}: wanted a name that ends with .zip")
     root = languages.ROOT
@@ -35,12 +38,13 @@ def write(out: Path, language: str = languages.ENGLISH, notebooks_only: bool = F
     count = len(files)
     programs = set()
     if not notebooks_only:
-        others = [path for pattern in PATTERNS for path in root.glob(pattern) if path.is_file()]
+        patterns = [*PATTERNS, *repository.settings(root)["tool"]["nncourse"]["shipped"]]
+        others = [path for pattern in patterns for path in root.glob(pattern) if path.is_file()]
         for path in [*package_files(), *_package_in(language), *others]:
             name = path.relative_to(root).as_posix()
             files[name] = path.read_bytes()
             programs |= {f"{TOP}/{name}"} if path.stat().st_mode & 0o100 else set()
-        files["README.md"] = readme.text(language).encode()
+        files["README.md"] = readme.text(language, repository.address(root, address)).encode()
     about = {"kind": "notebooks" if notebooks_only else "course", "language": language}
     write_zip(out, packed(files, TOP, about), programs)
     return f"{out}: {count} notebooks, {len(files)} files, course {manifest_of(files, about)['course']}"

@@ -1,4 +1,5 @@
-"""README.md of a hand-out, in the language of the course: what a student needs, and no link that leads out of it.
+"""README.md of a hand-out, in the language of the course: what a student needs, and no link that leads out of it
+but to the repository, if its address is known.
 
 python -m nnclassroom.handing_out.readme        its text, for a hand-out in another language than this process's
 """
@@ -7,6 +8,7 @@ import os
 import subprocess
 import sys
 
+from nnclassroom.handing_out.repository import hosts
 from nncourse.errors import CourseError
 from nncourse.language import ROOT, current
 
@@ -46,20 +48,38 @@ file in `my_kernels/` and drives later notebooks.
 
 in this folder brings in what has changed. Cells that you changed stay; whatever is replaced lies in `backups/`.
 """
+ADDRESS = """
+## Elsewhere
+
+The course's repository is <{address}>. Without an installation it runs here: {links}.
+"""
+PARTED = "\f"
 
 
-def text(language: str) -> str:
-    """The text in a language; CourseError if the package does not speak it."""
+def text(language: str, address: str = "") -> str:
+    """The text in a language; CourseError if the package does not speak it.
+
+    address: of the repository, to which the text then has a link.
+    """
+    words, more = in_language(language, __name__, TEXT + PARTED + ADDRESS).split(PARTED)
+    if not address:
+        return words
+    links = ", ".join(f"[{name}]({link})" for name, link in hosts(address).items())
+    return words + more.format(address=address, links=links)
+
+
+def in_language(language: str, module: str, words: str) -> str:
+    """What a module prints in this language: `words`, if it is this process's. CourseError if it cannot be had."""
     if language == current():
-        return TEXT
-    command = [sys.executable, "-m", "nnclassroom.handing_out.readme"]
+        return words
+    command = [sys.executable, "-m", module]
     environment = os.environ | {"NNCOURSE_LANG": language, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, env=environment, cwd=ROOT)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise CourseError(f"the README in {language} cannot be made: {said}")
+        raise CourseError(f"the texts of a hand-out in {language} cannot be made: {said}")
     return done.stdout.decode("utf-8")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(TEXT)
+    sys.stdout.write(TEXT + PARTED + ADDRESS)

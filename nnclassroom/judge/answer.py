@@ -47,7 +47,7 @@ ASLEEP = 0.05  # a process that computes for less than this share of the time is
 SPARE_BYTES = 1 << 16  # bytes that an answer may hold beyond those of its results
 MOST_TASKS, MOST_MEMORY = 1000, 5 << 30  # threads and processes; bytes, of all of them, that are not on a GPU
 LOOK = 0.1  # seconds between looks at what a process has taken
-CAN_FORK = sys.platform == "linux"
+CAN_FORK = sys.platform == "linux" and hasattr(os, "fork")
 
 
 class Used(NamedTuple):

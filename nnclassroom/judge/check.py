@@ -26,14 +26,14 @@ import numpy as np
 
 from cuda_on_cpu.emulate import ORDERS, EmulationError
 from cuda_on_cpu.nvrtc import CudaCompileError
-from cuda_on_cpu.program import UNSET
+from cuda_on_cpu.program import UNSET, why_no_compiler
 from nnclassroom.judge import budget
 from nnclassroom.judge.answer_process.results import SENTINEL, UNWRITTEN, described, is_locked, said_of
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nnclassroom.judge.clues import kind_of_nan, mistake_in, not_reached, numbers_of
 from nnclassroom.judge.time_limit import never_ends
 from nnclassroom.judge.tolerance import TINY, allowed_error, references_of, rounded_as
-from nnclassroom.judge.verdict import OPEN, RIGHT, Case, Fault, Verdict
+from nnclassroom.judge.verdict import OPEN, RIGHT, UNCHECKED, Case, Fault, Verdict
 from nncourse import device as devices
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.contract import Argument
@@ -126,6 +126,8 @@ def check(
     """
     kernel = operation.kernel_of(kernel, device)
     device = _place(operation, kernel, device)
+    if device == "emulator" and (reason := why_no_compiler()):
+        return Verdict(operation.name, kernel.name, UNCHECKED, {"said": reason})
     run = runner(operation, kernel, device)
     launched = isinstance(kernel, CudaKernel)
     too_many = {"too_many": partial(_too_many, kernel)} if launched and device == "emulator" else {}

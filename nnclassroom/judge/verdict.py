@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-RIGHT, OPEN = "right", "open"
+RIGHT, OPEN, UNCHECKED = "right", "open", "cannot be checked"
 
 # The words of each kind of fault. {…} are facts, or phrases made of facts: see _PHRASES. Other kinds
 # come from cuda_on_cpu and nncourse/parallel/simulation, with their words as the fact `said`.
@@ -177,7 +177,8 @@ class Verdict:
         return PHRASES["numbers"].format_map(self.facts) if "yours" in self.facts else ""
 
     def __str__(self) -> str:
-        return ("✓ " if self else "✗ ") + self.line + (f"\n  {self.numbers}" if self.numbers else "")
+        sign = "✓" if self else "–" if self.kind == UNCHECKED else "✗"
+        return f"{sign} {self.line}" + (f"\n  {self.numbers}" if self.numbers else "")
 
     __repr__ = __str__
 

@@ -44,6 +44,11 @@ def why_not() -> str:
     """Why no real processes can be started here; "" if they can. The simulated group runs everywhere."""
     missing = [name for name in ("mpi4py", "ipyparallel") if not find_spec(name)]
     if not missing:
+        try:
+            starting.find_mpiexec()
+        except CourseError:
+            missing = ["mpiexec"]
+    if not missing:
         return ""
     where = "pip install 'nncourse[devices]'" if sys.platform.startswith("linux") else "they are for Linux"
     return f"no {' and no '.join(missing)} here ({where}): this notebook goes on with the simulated group"

@@ -24,7 +24,7 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.solutions import solution_text
 from nnclassroom.judge import worker
 from nnclassroom.judge.answer import seconds_of_text
-from nnclassroom.judge.verdict import OPEN, Verdict
+from nnclassroom.judge.verdict import OPEN, UNCHECKED, Verdict
 from nnclassroom.notebook import cuda_cell, python_cell
 from nnclassroom.notebook.waiting import Line, waiting
 from nnclassroom.pages import page
@@ -168,6 +168,8 @@ def _judged_and_kept(
             notes.append(f"Kept as {kept_kernels.file_name(operation, name, launch)}.")
             attempt = replace(attempt, whose="yours")
         answer = Answer(attempt, attempt, Outcome("right", verdict.line, tuple(notes), table))
+    elif verdict.kind == UNCHECKED:
+        answer = Answer(kept := _kept(operation, name) or course, kept, Outcome("open", verdict.line))
     else:
         kept = _kept(operation, name)
         goes_on = "Your earlier right one stays kept, and goes on" if kept else "The course goes on with its own kernel"

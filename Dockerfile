@@ -1,0 +1,25 @@
+# The course and JupyterLab in a container: on the CPU, or with an NVIDIA GPU on NVIDIA's base image.
+#     docker build --tag nncourse .
+#     docker build --tag nncourse --build-arg BASE=nvidia/cuda:13.0.1-base-ubuntu24.04 --build-arg CUDA=13 .
+#     docker run --rm --publish 127.0.0.1:8888:8888 --volume nncourse:/home/student nncourse     # GPU: with --gpus all
+# The volume keeps what you write. .devcontainer/ uses the first stage alone.
+ARG BASE=debian:bookworm-slim
+
+FROM ${BASE} AS machine
+# The system's own versions: a course is used for years.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends bubblewrap g++ git libseccomp2 make python3 python3-venv \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --create-home --shell /bin/bash --uid 1001 student
+
+FROM machine
+ARG CUDA=none
+WORKDIR /srv/course
+COPY . .
+RUN CUDA=${CUDA} python3 tools/setup.py shared
+ENV PATH=/srv/course/.venv/bin:$PATH
+USER 1001
+WORKDIR /home/student
+EXPOSE 8888
+CMD ["sh", "-c", "nncourse notebooks ~/my_notebooks && exec jupyter lab --ip=0.0.0.0 --port=8888 --no-browser"]
