@@ -101,7 +101,7 @@ def title_of(notebook: Any) -> str:
 
 
 def front_page(readme: str, titles: dict[str, str], texts: Collection[str], words: ModuleType, begin: str) -> str:
-    """The page's beginning, the list of notebooks with links, README's marked parts, the lists of pages for the side."""
+    """The page's beginning, the notebooks with links, README's marked parts, the lists of pages for the side."""
     more = [name for name in MORE if name in texts or (texts and name == MORE[0])]
     lists = [
         toctree(words.NOTEBOOKS, [f"notebooks/{name}" for name in titles]),

@@ -61,7 +61,7 @@ def sphinx(language: str, source: Path, out: Path, words: ModuleType, languages:
         "language": language,
         "copyright": words.COPYRIGHT,
         "html_title": words.TITLE,
-        "html_static_path": [str(ROOT / "book" / STATIC), *([str(source / STATIC)] if (source / STATIC).is_dir() else ())],
+        "html_static_path": [str(ROOT / "book" / STATIC), str(source / STATIC)],
         "html_theme_options.search_bar_text": words.SEARCH,
         "nb_code_prompt_show": words.SHOW_OUTPUT,
         "nb_code_prompt_hide": words.HIDE_OUTPUT,

@@ -38,8 +38,8 @@ def beginning(playground: str, words: ModuleType, cache: Path) -> str:
 
 def verdict(text: str, cache: Path) -> str:
     """What the judge says of a kernel of relu under the emulator; kept in the cache until the judge changes."""
-    judge = [path for path in Path(nnclassroom.__path__[0]).rglob("judge/*.py")]
-    together = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(judge)) + text.encode())
+    judge = sorted(Path(nnclassroom.__path__[0]).rglob("judge/*.py"))
+    together = hashlib.sha256(b"".join(path.read_bytes() for path in judge) + text.encode())
     kept = cache / "verdicts" / f"{language.current()}.{together.hexdigest()[:16]}.txt"
     if not kept.is_file():
         relu = nnclassroom.find("relu")

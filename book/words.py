@@ -21,16 +21,16 @@ NOTEBOOK_HEADINGS = ("notebook", "teaches")
 
 # The front page
 SLOGAN = """\
-**From one neuron to a network that CUDA kernels train, and you write the kernels.** Here is a small network. Each square
-shows what a neuron answers over the plane; the large picture shows what the network answers."""
+**From one neuron to networks that CUDA kernels train, and you write the kernels.** Here is a small network. Each
+square shows what a neuron answers over the plane; the large picture shows what the network answers."""
 PRESS_START = """\
-Press *Start*. Then take neurons away: how few are enough for the rings? [Notebook 00](notebooks/00_start_here.ipynb) begins
-with this network, and by notebook 06 you have written what moves it."""
+Press *Start*. Then take neurons away: how few are enough for the rings? [Notebook 00](notebooks/00_start_here.ipynb)
+begins with this network, and by notebook 06 you have written what moves it."""
 YOUR_KERNEL = "Your kernel, and its verdict"
 KERNEL_WRONG = "A kernel computes each number in a thread of its own. One like this is written in a minute:"
 KERNEL_RIGHT = """\
-It is judged at once, on a laptop without a GPU too: there it runs thread by thread. The last block has more threads than
-there are numbers. With a guard:"""
+It is judged at once, on a laptop without a GPU too: there it runs thread by thread. The last block has more threads
+than there are numbers. With a guard:"""
 FOR_WHOM_TITLE = "Who it is for"
 FOR_WHOM = (
     "You know some Python, and what a derivative is. Of neural networks, of C and of GPUs you need to know nothing.",

@@ -1,4 +1,4 @@
-"""What Sphinx and myst-nb lack here: formulas as MathML, words of figures, CUDA C in cells, heads of pages, other languages."""
+"""What Sphinx and myst-nb lack here: formulas as MathML, words of figures, CUDA C in cells, heads, languages."""
 
 from typing import Any
 

@@ -12,13 +12,14 @@ const VALLEYS = {
 };
 
 // Each moves the weights w by the gradient g, and keeps what it remembers. float32, as the kernels.
-const plain = (rate) => (w, g) => w.map((value, i) => value - rate * g[i]);
+const f32 = Math.fround;
+const plain = (rate) => (w, g) => w.map((value, i) => value - f32(f32(rate) * g[i]));
 
 function momentum(rate, stays) {
   let V = [0, 0];
   return (w, g) => {
-    V = V.map((value, i) => Math.fround(stays * value + g[i]));
-    return w.map((value, i) => value - rate * V[i]);
+    V = V.map((value, i) => f32(f32(f32(stays) * value) + g[i]));
+    return w.map((value, i) => value - f32(f32(rate) * V[i]));
   };
 }
 
@@ -26,8 +27,8 @@ function adam(rate) {
   let [M, V, steps] = [[0, 0], [0, 0], 0];
   return (w, g) => {
     steps += 1;
-    M = M.map((value, i) => Math.fround(0.9 * value + 0.1 * g[i]));
-    V = V.map((value, i) => Math.fround(0.999 * value + 0.001 * g[i] ** 2));
+    M = M.map((value, i) => f32(0.9 * value + 0.1 * g[i]));
+    V = V.map((value, i) => f32(0.999 * value + 0.001 * g[i] ** 2));
     const [c1, c2] = [1 - 0.9 ** steps, 1 - 0.999 ** steps];
     return w.map((value, i) => value - (rate * (M[i] / c1)) / (Math.sqrt(V[i] / c2) + 1e-8));
   };
@@ -48,9 +49,9 @@ const mind = answering((values, given) => {
 });
 
 function descend([cost, gradient], start, move, steps) {
-  const path = [start.map(Math.fround)];
+  const path = [start.map(f32)];
   while (path.length <= steps && cost(...path.at(-1)) < TOO_HIGH) {
-    path.push(move(path.at(-1), gradient(...path.at(-1)).map(Math.fround)).map(Math.fround));
+    path.push(move(path.at(-1), gradient(...path.at(-1)).map(f32)).map(f32));
   }
   return { path, costs: path.map((point) => cost(...point)) };
 }
