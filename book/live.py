@@ -111,8 +111,9 @@ def made(cells: list[str], name: str) -> dict[str, Any]:
     except Exception as error:
         raise CourseError(f"{name}: a cell failed while the book made its widget: {error!r}") from error
     script, state = alone.name_of(widget), json.dumps(alone.state(widget), ensure_ascii=False, separators=(",", ":"))
+    own = f"{{ css: {json.dumps(str(widget._css), ensure_ascii=False)}, make() {{\n{alone.script(widget)}}} }}"
     texts = {
-        f"{FOLDER}/{script}.js": f'(window.nncourseLive ??= {{}})["{script}"] = () => {{\n{alone.script(widget)}}};\n',
+        f"{FOLDER}/{script}.js": f'(window.nncourseLive ??= {{}})["{script}"] = {own};\n',
         f"{FOLDER}/{name}.js": f'(window.nncourseStates ??= {{}})["{name}"] = {state};\n',
     }
     widget.close()

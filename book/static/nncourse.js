@@ -12,7 +12,8 @@ addEventListener("afterprint", () => {
 
 // Draw a widget in its place, with the model that stands for Python: see nnclassroom/widgets/alone.
 function enliven(place) {
-  const { drawn, mind, standIn, css } = nncourseLive[place.dataset.script]();
+  const { css, make } = nncourseLive[place.dataset.script];
+  const { drawn, mind, standIn } = make();
   if (!document.querySelector(`style[data-of="${place.dataset.script}"]`)) {
     const style = document.createElement("style");
     style.dataset.of = place.dataset.script;

@@ -1,6 +1,6 @@
 """Widgets on a page without Python: what their JavaScript needs there, and what answers in Python's place.
 
-    script(widget)    # the text of a function that returns { drawn, mind, standIn, css }
+    script(widget)    # the text of a function that returns { drawn, mind, standIn }
     state(widget)     # the traits for its model, and what its mind needs, as JSON has it
 
 A widget with a file of its name in this folder is answered by that: it computes what answer() computes. Any other is
@@ -41,10 +41,9 @@ def name_of(shown: anywidget.AnyWidget) -> str:
 def script(shown: anywidget.AnyWidget) -> str:
     """The body of a JavaScript function: the widget as JupyterLab draws it, and what answers it."""
     own = HERE / f"{name_of(shown)}.js"
-    mind = own.read_text("utf-8") if own.is_file() else "const mind = remembering;"
     drawn = re.sub(r"^export default ", "const drawn = ", str(shown._esm), flags=re.MULTILINE)
-    returned = f"return {{ drawn, mind, standIn, css: {json.dumps(str(shown._css), ensure_ascii=False)} }};"
-    return "\n".join([drawn, (HERE / "alone.js").read_text("utf-8"), mind, returned, ""])
+    files = (HERE / "alone.js", own if own.is_file() else HERE / "recorded.js", HERE / "end.js")
+    return "\n".join([drawn, *(path.read_text("utf-8") for path in files)])
 
 
 def state(shown: anywidget.AnyWidget) -> dict[str, Any]:

@@ -19,7 +19,8 @@ const mind = answering(({ surface, rate, steps, w1, w2 }) => {
   const costs = path.map((point) => cost(...point));
   const [first, last, end] = [costs[0], costs.at(-1), path.at(-1)];
   const [ended, wide, high] = [last, ...end].map((value) => general(value, 3));
-  let words = `Cost ${general(first, 3)} at the start, ${ended} after ${path.length - 1} steps, at w1 = ${wide}, w2 = ${high}.`;
+  const place = `w1 = ${wide}, w2 = ${high}`;
+  let words = `Cost ${general(first, 3)} at the start, ${ended} after ${path.length - 1} steps, at ${place}.`;
   if (last > first) {
     const half = path.slice(Math.floor(path.length / 2));
     const lengths = half.slice(1).map((point, i) => Math.hypot(point[0] - half[i][0], point[1] - half[i][1]));

@@ -3,7 +3,7 @@
 
 const BATCH = 8;
 const TOO_HIGH = 1e3; // training stops if the cost exceeds this
-const STYLES = { alone: "Alone", synchronous: "Synchronous", Downpour: "Downpour" };
+const STYLES = { alone: { label: "Alone" }, synchronous: { label: "Synchronous" }, Downpour: { label: "Downpour" } };
 const WHOLE = (1n << 128n) - 1n;
 const FACTOR = 0x2360ed051fc65da44385df649fccf645n;
 
@@ -106,7 +106,7 @@ function toldOf(courses) {
   const mean = general(stale.reduce((sum, updates) => sum + updates, 0) / stale.length, 2);
   const said = [`Downpour's gradients are stale by ${mean} updates on average, at most by ${Math.max(...stale)}.`];
   for (const [key, course] of Object.entries(courses)) {
-    const name = STYLES[key];
+    const name = STYLES[key].label;
     const count = course.length - 1;
     const costs = course.map(([, cost]) => cost);
     if (costs.at(-1) > costs[0]) {

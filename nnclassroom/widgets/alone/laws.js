@@ -30,16 +30,21 @@ function wordsOf({ devices, strong, weak, amdahl, gustafson, exchange }, alone) 
   const [lone, most, least] = [duration(alone), times(amdahl.at(-1)), times(gustafson.at(-1))];
   if (count === 1) return `1 device: there is nothing to gain. It computes a batch in ${lone}.`;
   const said = [
-    `${count} devices. Strong: ${times(fast)} times as fast, efficiency ${share(fast / count)}; Amdahl alone ${most}.`,
-    `Weak: ${times(wide)} times, efficiency ${share(wide / count)}; Gustafson alone ${least}.`,
+    both(
+      `${count} devices. Strong: ${times(fast)} times as fast, efficiency ${share(fast / count)}`,
+      `Amdahl alone ${most}.`,
+    ),
+    both(`Weak: ${times(wide)} times, efficiency ${share(wide / count)}`, `Gustafson alone ${least}.`),
   ];
   const best = strong.indexOf(Math.max(...strong));
   if (best === 0) said.push("Strong scaling: one device alone is fastest.");
   else if (strong[best] > 1.01 * fast) said.push(`Strong scaling is best with ${devices[best]}: ${times(strong[best])} times.`);
-  said.push(`One device computes a batch in ${lone}; an exchange takes ${duration(exchange.at(-1))}.`);
+  const takes = duration(exchange.at(-1));
+  said.push(both(`One device computes a batch in ${lone}`, `an exchange takes ${takes}.`));
   return said.join(" ");
 }
 
+const both = (...parts) => parts.join("; ");
 const times = (speedup) => (speedup < 999 ? general(speedup, 3) : grouped(speedup));
 const share = (efficiency) => percent(efficiency, efficiency > 0.1 ? 0 : 1);
 

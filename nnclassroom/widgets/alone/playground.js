@@ -10,6 +10,9 @@ const LEAKS = 0.01;
 const SERVED = { cost: ["binary_cross_entropy", "mse"], activation: ["tanh", "sigmoid", "relu", "leaky_relu"] };
 const UNSERVED = ["backend", "mine", "samples", "seed"]; // what only Python can change
 
+const RUNNING = { label: "Running" };
+const PAUSED = { label: "Paused" };
+
 const ACTIVATIONS = { // the function of z, and its slope by a
   tanh: [Math.tanh, (a) => 1 - a * a],
   sigmoid: [(z) => 1 / (1 + Math.exp(-z)), (a) => a * (1 - a)],
@@ -405,7 +408,7 @@ const mind = (model) => {
       [running, aloud] = [false, true];
       said += `. The cost is no number any more: take a learning rate below ${general(settings.learning_rate)} and press Reset`;
     }
-    const words = running ? `Running: ${said}.` : `Paused: ${said}.`;
+    const words = `${(running ? RUNNING : PAUSED).label}: ${said}.`;
     const now = { frame: { ...frameOf(engine, look), number: ++number }, state: { running, words, aloud, settings } };
     const own = JSON.stringify([settings.data, settings.noise, engine.sizes, settings.features, settings.activation]);
     if (own !== shape) now.scene = sceneOf(engine);
