@@ -19,6 +19,7 @@ THEME_WORDS = {
     "Toggle primary sidebar": "LIST_OF_PAGES",
     "Toggle secondary sidebar": "ON_THIS_PAGE",
     "Main": "PAGES",
+    "": "PAGES_BELOW",
     "Page": "HEADINGS",
 }
 

@@ -17,6 +17,7 @@ LIST_OF_PAGES = "Show or hide the list of pages"
 ON_THIS_PAGE = "Show or hide the headings of this page"
 PAGES = "Pages of the book"
 HEADINGS = "Headings of this page"
+PAGES_BELOW = "Show or hide the pages below this one"
 NOTEBOOK_HEADINGS = ("notebook", "teaches")
 
 # The front page

@@ -18,7 +18,6 @@ WIDGETS = 12  # of all notebooks and the front page
 SERIOUS = ("serious", "critical")
 # What is wider than the room that it is in, and neither scrolls with a mark nor can be enlarged.
 CUT = """() => {
-  const room = document.querySelector(".bd-article").getBoundingClientRect();
   const visible = (each) => each.checkVisibility() && each.getClientRects().length;
   const marked = (each) => each.closest(".nncourse-more-right, .nncourse-more-left");
   const cut = [];
