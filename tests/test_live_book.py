@@ -1,4 +1,4 @@
-"""The whole English book in a browser: its widgets answer, nothing is cut unmarked, and axe-core finds nothing serious."""
+"""The whole English book in a browser: widgets answer, nothing is cut unmarked, axe-core finds nothing serious."""
 
 import os
 import shutil
@@ -14,7 +14,8 @@ PICTURES = ROOT / "build" / "browser"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
 WIDTHS, THEMES = (390, 1440), ("light", "dark")
-WIDGETS = 12  # of all notebooks and the front page
+WIDGETS = 14  # of all notebooks, and of the front page
+FEW = ("index.html", *(f"notebooks/{name}.html" for name in ("00_start_here", "06_training", "11_reading_digits")))
 SERIOUS = ("serious", "critical")
 # What is wider than the room that it is in, and neither scrolls with a mark nor can be enlarged.
 CUT = """() => {
@@ -88,7 +89,9 @@ def with_widgets(book):
 
 def changed(place, act):
     """Whether the picture and the words of a widget are others after act(); the words are what screen readers hear."""
-    look = "w => [[...w.querySelectorAll('canvas')].map(c => c.toDataURL()).join(), w.querySelector('.words').innerText]"
+    look = (
+        "w => [[...w.querySelectorAll('canvas')].map(c => c.toDataURL()).join(), w.querySelector('.words').innerText]"
+    )
     place.page.wait_for_timeout(100)
     before = place.evaluate(look)
     act()
@@ -129,13 +132,10 @@ def test_every_widget_answers_to_mouse_and_keyboard(book, visit, width):
                 assert changed(place, lambda p=page, pad=pad: drag(p, pad, (0.5, 0.2), (0.5, 0.8))), (name, kind)
                 for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "Space", "ArrowDown", "ArrowDown"):
                     pad.press(key)
-                assert changed(place, lambda pad=pad: pad.press("Space")) or changed(place, lambda p=pad: p.press("Delete"))
+                assert changed(place, lambda pad=pad: pad.press("Space")), (name, kind)  # the pen is up: words follow
             else:
                 slider = place.locator("input[type=range]").last
-                keys = ("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowLeft", "ArrowLeft")
-                assert changed(place, lambda s=slider, keys=keys: [s.press(key) for key in keys[:2]]) or changed(
-                    place, lambda s=slider, keys=keys: [s.press(key) for key in keys]
-                ), (name, kind)
+                assert changed(place, lambda s=slider: [s.press("ArrowRight") for _ in range(15)]), (name, kind)
                 assert changed(place, lambda p=page, s=slider: drag(p, s, (0.5, 0.5), (0.15, 0.5))), (name, kind)
             place.screenshot(path=PICTURES / f"live_{kind}_{width}.png")
     assert seen == WIDGETS
@@ -147,6 +147,13 @@ def test_no_figure_table_or_equation_is_cut_without_a_mark(book, visit, width, t
     cut = {}
     for name in book.names:
         page = visit(name, width, theme)
+        if name == "index.html":  # the test can fail
+            box = (
+                "<div id='wide' style='overflow: hidden'><div><table style='width: 3000px'><td>cut</table></div></div>"
+            )
+            page.evaluate("box => document.querySelector('.bd-article').insertAdjacentHTML('beforeend', box)", box)
+            assert [html[:6] for html in page.evaluate(CUT)] == ["<table"]
+            page.evaluate("document.querySelector('#wide').remove()")
         page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
         page.wait_for_timeout(150)
         found = page.evaluate(CUT)
@@ -179,11 +186,12 @@ def test_answers_to_predictions_are_closed_at_first(book, visit):
     assert folded.first.evaluate("details => details.open")
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (390, "dark")])
-def test_axe_finds_nothing_serious(book, visit, width, theme):
+# On a long page axe takes half a minute.
+@pytest.mark.parametrize(("width", "theme", "few"), [(1440, "light", False), (390, "dark", True)])
+def test_axe_finds_nothing_serious(book, visit, width, theme, few):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe here: the extra test brings it")
     found = {}
-    for name in book.names:
+    for name in FEW if few else book.names:
         page = visit(name, width, theme)
         page.wait_for_timeout(200)
         violations = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
