@@ -15,13 +15,14 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from book import assembly, kernel_pictures, live, markdown, notebook_pages, outputs, reference
+from book import assembly, front, kernel_pictures, live, markdown, notebook_pages, outputs, reference
 from book.editions import edition
 from book.files import Tree
 from nnclassroom.exercises.catalogue import EXERCISES, find
 from nnclassroom.exercises.solutions import text_of
 from nncourse.catalogue import TOPICS, defined_in, epoch_topics
 from nncourse.errors import CourseError
+from tools import book as book_tool
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -355,6 +356,37 @@ def test_the_front_page_has_its_beginning_all_notebooks_and_the_start_of_the_rea
         assert f"| [{title}](notebooks/{name}.ipynb) |" in page and f"\nnotebooks/{name}\n" in page
     for name in (*texts, "speed.md"):
         assert f"\n{name}\n" in page
+
+
+def test_the_front_page_begins_with_a_network_and_a_kernel_with_its_verdicts(tmp_path):
+    words = edition("en").words()
+    page = front.beginning("<div>live</div>", words, tmp_path)
+    assert page.index("<div>live</div>") < page.index("✗ relu (mine)") < page.index("✓ relu (mine)")
+    assert page.count("```cuda\n") == 2 and "out of bounds" in page
+    assert [line for line in page.splitlines() if line.startswith("- ")] == [f"- {line}" for line in words.FOR_WHOM]
+    for kept in (tmp_path / "verdicts").iterdir():
+        kept.write_text("kept", "utf-8")
+    assert front.beginning("", words, tmp_path).count("```text\nkept\n") == 2
+
+
+def test_a_page_that_is_none_leads_to_every_language():
+    page = book_tool.not_found(LANGUAGES, "No such page", "It begins here:")
+    assert all(f'<a href="{code}/index.html" lang="{code}">{name}</a>' in page for code, name in LANGUAGES.items())
+    assert "//" not in page.replace("\\//", "").replace("</", ""), "nothing is fetched"
+
+
+@needs_sphinx
+def test_a_page_is_described_by_its_first_paragraph_and_its_triangles_have_a_name():
+    from docutils.core import publish_doctree
+
+    from book.extension import head, theme_words
+
+    doctree = publish_doctree(
+        f"Title\n=====\n\nA {'long ' * 60}paragraph.", settings_overrides={"doctitle_xform": False}
+    )
+    assert re.fullmatch(r"A (long )+…", head.summary(doctree)) and len(head.summary(doctree)) <= head.LONG + 2
+    named = theme_words.renamed('<summary><span class="toctree-toggle" title="Main">', {"": "More", "Main": "Pages"})
+    assert named == '<summary aria-label="More"><span class="toctree-toggle" title="Pages">'
 
 
 def test_links_to_what_is_no_page_become_words():
