@@ -93,8 +93,10 @@ class Kept:
         """The widget of these cells, called `name`. CourseError if they fail."""
         stamp = self.packages.copy()
         stamp.update("\0".join(cells).encode())
-        kept = self.folder / f"{name}.{self.language}.{stamp.hexdigest()[:16]}.json"
-        if not kept.is_file():
+        end = f"{self.language}.{stamp.hexdigest()[:16]}.json"
+        same = next(self.folder.glob(f"*.{end}"), None)  # of this name, or of another with the same cells
+        kept = same or self.folder / f"{name}.{end}"
+        if not same:
             for old in self.folder.glob(f"{name}.{self.language}.*.json"):
                 old.unlink()
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -295,6 +295,7 @@ def test_a_widget_is_made_once_and_a_cell_that_fails_is_named(tmp_path):
     (file,) = tmp_path.iterdir()
     written = file.stat().st_mtime_ns
     assert kept.live(cells, "01.play") == first and file.stat().st_mtime_ns == written
+    assert kept.live(cells, "01.again") == first and list(tmp_path.iterdir()) == [file], "two of the same cells are one"
     with pytest.raises(CourseError, match=r"01.play: a cell failed .*ZeroDivisionError"):
         kept.live(["1 / 0"], "01.play")
     place = live.html(first, "../", edition("en").words())
