@@ -72,11 +72,14 @@ def sphinx(language: str, source: Path, out: Path, words: ModuleType, languages:
         "nncourse_languages": languages,
         "nncourse_theme_words": {theirs: getattr(words, ours) for theirs, ours in THEME_WORDS.items()},
     }
-    shutil.rmtree(out / "html" / language, ignore_errors=True)
+    # myst-nb writes its copies of notebooks and images beside the pages: each language has a folder for both.
+    building, pages = out / "building" / language, out / "html" / language
+    for old in (building, pages):
+        shutil.rmtree(old, ignore_errors=True)
     app = Sphinx(
         srcdir=source,
         confdir=ROOT / "book",
-        outdir=out / "html" / language,
+        outdir=building / "html",
         doctreedir=out / "doctrees" / language,
         buildername="html",
         confoverrides=settings,
@@ -86,9 +89,11 @@ def sphinx(language: str, source: Path, out: Path, words: ModuleType, languages:
         status=None,
     )
     app.build()
-    shutil.rmtree(out / "html" / "jupyter_execute", ignore_errors=True)  # myst-nb's copies of notebooks and images
-    for templates in (out / "html" / language / "_static").glob("*webpack-macros.html"):  # of the themes; no pages
+    for templates in (building / "html" / "_static").glob("*webpack-macros.html"):  # of the themes; no pages
         templates.unlink()
+    pages.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(building / "html", pages)
+    shutil.rmtree(building)
     return app.statuscode
 
 

@@ -107,6 +107,22 @@ def test_the_pages_are_in_their_language_and_its_notebooks_were_run(book):
 
 
 @needs_sphinx
+@pytest.mark.release
+def test_languages_that_are_made_side_by_side_have_all_their_files(spanish, tmp_path):
+    tool = [sys.executable, str(ROOT / "tools" / "book.py"), "--out", str(tmp_path), "--only", f"{BUILT[1]},neuron"]
+    built = subprocess.run(tool, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    html, files = tmp_path / "html", 0
+    assert {path.name for path in html.iterdir()} == {*LANGUAGES, "index.html", "404.html", "favicon.svg"}
+    for path in html.rglob("*.html"):
+        page = Page(path)
+        for name in (element.get("src", "").partition("?")[0] for tag in ("img", "script") for element in page.of(tag)):
+            assert not name or name.startswith("data:") or (path.parent / name).is_file(), (path, name)
+            files += bool(name)
+    assert files > 50
+
+
+@needs_sphinx
 @pytest.mark.full
 def test_what_sphinx_warns_of_fails_the_build(tmp_path):
     cells = [new_markdown_cell("# 99 A page"), new_markdown_cell(r"A formula $\nosuchcommand{x}$.")]
