@@ -7,7 +7,6 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-TWICE = '<meta name="viewport" content="width=device-width, initial-scale=1" />'  # docutils'; the theme has its own
 LONG = 160  # letters of a description
 
 
@@ -30,7 +29,7 @@ def complete(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
     tags = "".join(f"<meta {_attributes(tag)}>\n" for tag in (*named, *described))
     says = json.dumps(app.config.nncourse_says, ensure_ascii=False).replace("<", "\\u003c")
     script = f"<script>window.nncourseSays = {says};</script>\n"
-    context["metatags"] = context.get("metatags", "").replace(TWICE, "") + tags + script
+    context["metatags"] = context.get("metatags", "") + tags + script
     context["nncourse_version"] = app.config.nncourse_version
 
 

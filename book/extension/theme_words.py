@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
+TWICE = '<meta name="viewport" content="width=device-width, initial-scale=1"/>'  # Sphinx has written one already
 NAMELESS = '<summary><span class="toctree-toggle"'
 NAMED = re.compile(r'\b(?P<attribute>title|aria-label)="(?P<text>[^"]+)"')
 
@@ -27,6 +28,6 @@ def rename(app: Sphinx, error: Exception | None) -> None:
 
 
 def renamed(page: str, words: dict[str, str]) -> str:
-    """The page with other names for its controls."""
-    page = page.replace(NAMELESS, f'<summary aria-label="{words.get("", "")}">' + NAMELESS.removeprefix("<summary>"))
+    """The page with other names for its controls, and without what stands in its head twice."""
+    page = page.replace(TWICE, "").replace(NAMELESS, f'<summary aria-label="{words.get("", "")}">' + NAMELESS.removeprefix("<summary>"))
     return NAMED.sub(lambda found: f'{found["attribute"]}="{words.get(found["text"], found["text"])}"', page)
