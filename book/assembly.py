@@ -1,7 +1,7 @@
 """The source tree that Sphinx reads: front page, notebooks, reference, instructors' pages and tables of one edition."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -9,17 +9,16 @@ from typing import Any
 
 import nbformat
 
-from book import notebook_pages, outputs, reference
-from book.editions import ENGLISH, ROOT, Edition
+from book import front, live, notebook_pages, outputs, reference
+from book.editions import Edition
 from book.files import Tree
-from book.front_picture import PICTURE, picture
-from book.markdown import figure, part, table, without_dead_links
+from book.markdown import part, table, without_dead_links
 from nnclassroom.handing_out.handout import clean
 
 INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/jupyterhub.md", "slurm/README.md")
 MORE = ("speed.md", "docs/report.md", "benchmarks/README.md", "datasets/README.md")
 HANDOUT = "handout"  # notebooks to download, which are no pages
-IMAGE = re.compile(r"^!\[(?P<words>[^\]]+)\]\((?P<file>[^)]+)\)$", re.MULTILINE)  # in a line of its own
+IMAGE = re.compile(r"^!\[[^\]]+\]\([^)]+\)\n\n", re.MULTILINE)  # in a line of its own: the page has it live
 BY_NUMBER = re.compile(r"\| (?P<number>\d\d\w?) (?P<rest>[^|]*)\|(?P<teaches>[^|]*)\|")
 
 
@@ -35,14 +34,24 @@ class Choice:
         return self.notebooks is None and self.topics is None
 
 
-def assemble(edition: Edition, source: Path, cache: Path, choice: Choice, address: str = "") -> None:
+def assemble(
+    edition: Edition,
+    source: Path,
+    cache: Path,
+    choice: Choice,
+    address: str = "",
+    say: Callable[[str], None] = lambda words: None,
+) -> None:
     """Write the source tree. `cache` keeps what takes long to make, `address` is where the course can be cloned from.
 
-    CourseError if a text is missing, or a notebook that had to be run failed.
+    `say` is told what is being done. CourseError if a text is missing, or a notebook that had to be run failed.
     """
     words = edition.words()
     notebooks = chosen_notebooks(edition, choice)
-    loaded = {path.name: outputs.with_outputs(path, edition.language, cache / "notebooks") for path in notebooks}
+    loaded = {}
+    for number, path in enumerate(notebooks, 1):
+        say(f"notebook {number} of {len(notebooks)}: {path.stem}")
+        loaded[path.name] = outputs.with_outputs(path, edition.language, cache / "notebooks")
     texts = [*INSTRUCTORS, *MORE[1:]] if choice.whole else []
     pages = {
         "index.md",
@@ -52,10 +61,19 @@ def assemble(edition: Edition, source: Path, cache: Path, choice: Choice, addres
         *(MORE[:1] if choice.whole else ()),
     }
     tree = Tree(source)
+    kept = live.Kept(cache / live.FOLDER, edition.language)
     for path in notebooks:
-        page = notebook_pages.as_page(loaded[path.name], path.name, words, pages, address)
+        notebook, widgets = loaded[path.name], {}
+        for place in notebook_pages.widgets_of(notebook):
+            cell = notebook.cells[place].id
+            say(f"widget: {path.stem}, {cell}")
+            widget = kept.live(live.sources(notebook, place), f"{path.stem}.{cell}")
+            tree.write_all(f"{live.STATIC}/", widget.texts)
+            widgets[cell] = live.html(widget, "../", words)
+        page = notebook_pages.as_page(notebook, path.name, words, pages, widgets, address)
         tree.write(f"notebooks/{path.name}", nbformat.writes(page))
         tree.write(f"{HANDOUT}/{path.name}", clean(path.read_bytes(), path.name))
+    say("reference, and the front page")
     titles = {Path(name).stem: title_of(notebook) for name, notebook in loaded.items()}
     reference.write(tree, words, titles, cache / "pictures", choice.topics)
     for name in texts:
@@ -64,8 +82,10 @@ def assemble(edition: Edition, source: Path, cache: Path, choice: Choice, addres
     if choice.whole:
         speed = part(readme, "speed").replace("## ", "# ", 1)
         tree.write(MORE[0], without_dead_links(speed, MORE[0], pages))
-    tree.write(PICTURE, (ROOT / PICTURE).read_bytes() if edition.language == ENGLISH else picture(words))
-    tree.write("index.md", without_dead_links(front_page(readme, titles, texts, words), "index.md", pages))
+    first = kept.live(list(front.PLAYGROUND), "front")
+    tree.write_all(f"{live.STATIC}/", first.texts)
+    begin = front.beginning(live.html(first, "", words), words, cache)
+    tree.write("index.md", without_dead_links(front_page(readme, titles, texts, words, begin), "index.md", pages))
     tree.remove_others()
 
 
@@ -80,8 +100,8 @@ def title_of(notebook: Any) -> str:
     return notebook.cells[0].source.splitlines()[0].lstrip("# ")
 
 
-def front_page(readme: str, titles: dict[str, str], texts: Collection[str], words: ModuleType) -> str:
-    """README's marked parts, the list of notebooks with links, and the lists of pages for the side."""
+def front_page(readme: str, titles: dict[str, str], texts: Collection[str], words: ModuleType, begin: str) -> str:
+    """The page's beginning, the notebooks with links, README's marked parts, the lists of pages for the side."""
     more = [name for name in MORE if name in texts or (texts and name == MORE[0])]
     lists = [
         toctree(words.NOTEBOOKS, [f"notebooks/{name}" for name in titles]),
@@ -89,11 +109,11 @@ def front_page(readme: str, titles: dict[str, str], texts: Collection[str], word
         toctree(words.INSTRUCTORS, [name for name in INSTRUCTORS if name in texts]),
         toctree(words.MORE, more),
     ]
-    front, end = part(readme, "front"), part(readme, "foot")
-    front = IMAGE.sub(lambda image: figure(image["file"], image["words"]), front)
-    return "\n\n".join(
-        [front, f"## {words.NOTEBOOKS}", notebook_list(readme, titles, words), end, *filter(None, lists), ""]
-    )
+    about, heading, how = IMAGE.sub("", part(readme, "front")).partition("\n## ")
+    title, about = about.split("\n\n", 1)
+    contents = [f"## {words.NOTEBOOKS}", notebook_list(readme, titles, words)]
+    pieces = [title, begin, *contents, f"## {words.HOW}", about, heading + how, part(readme, "foot"), *lists]
+    return "\n\n".join([*filter(None, pieces), ""])
 
 
 def notebook_list(readme: str, titles: dict[str, str], words: ModuleType) -> str:

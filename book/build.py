@@ -10,6 +10,8 @@ from types import ModuleType
 
 from book.assembly import Choice, assemble
 from book.editions import ROOT, edition
+from book.live import STATIC
+from nnclassroom.version import course_version
 from nncourse.errors import CourseError
 
 # What the theme calls its controls, where it has no translation, and what the book calls them.
@@ -17,8 +19,11 @@ THEME_WORDS = {
     "Toggle primary sidebar": "LIST_OF_PAGES",
     "Toggle secondary sidebar": "ON_THIS_PAGE",
     "Main": "PAGES",
+    "": "PAGES_BELOW",
     "Page": "HEADINGS",
 }
+
+SAID = ("ENLARGE", "CLOSE", "MOVE_SIDEWAYS")  # words for static/nncourse.js
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,15 +37,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", help="names of notebooks and of topics, separated by commas")
     parser.add_argument("--address", default="")
     asked = parser.parse_args(arguments)
+
+    def say(what: str) -> None:
+        print(f"book, {asked.lang}: {what}", flush=True)
+
     try:
         this = edition(asked.lang, asked.notebooks, asked.texts)
         only = asked.only.split(",") if asked.only else None
         source = asked.out / "source" / asked.lang
-        assemble(this, source, asked.out / "cache", Choice(only, only), asked.address)
+        assemble(this, source, asked.out / "cache", Choice(only, only), asked.address, say)
         words = this.words()
     except CourseError as error:
         print(f"book: {error}", file=sys.stderr)
         return 1
+    say("pages")
     return sphinx(asked.lang, source, asked.out, words, asked.languages)
 
 
@@ -52,15 +62,24 @@ def sphinx(language: str, source: Path, out: Path, words: ModuleType, languages:
         "language": language,
         "copyright": words.COPYRIGHT,
         "html_title": words.TITLE,
+        "html_static_path": [str(ROOT / "book" / STATIC), str(source / STATIC)],
         "html_theme_options.search_bar_text": words.SEARCH,
+        "nb_code_prompt_show": words.SHOW_OUTPUT,
+        "nb_code_prompt_hide": words.HIDE_OUTPUT,
+        "nncourse_description": words.DESCRIPTION,
+        "nncourse_version": words.VERSION.format(version=course_version()),
+        "nncourse_says": {name: getattr(words, name) for name in SAID},
         "nncourse_languages": languages,
         "nncourse_theme_words": {theirs: getattr(words, ours) for theirs, ours in THEME_WORDS.items()},
     }
-    shutil.rmtree(out / "html" / language, ignore_errors=True)
+    # myst-nb writes its copies of notebooks and images beside the pages: each language has a folder for both.
+    building, pages = out / "building" / language, out / "html" / language
+    for old in (building, pages):
+        shutil.rmtree(old, ignore_errors=True)
     app = Sphinx(
         srcdir=source,
         confdir=ROOT / "book",
-        outdir=out / "html" / language,
+        outdir=building / "html",
         doctreedir=out / "doctrees" / language,
         buildername="html",
         confoverrides=settings,
@@ -70,9 +89,11 @@ def sphinx(language: str, source: Path, out: Path, words: ModuleType, languages:
         status=None,
     )
     app.build()
-    shutil.rmtree(out / "html" / "jupyter_execute", ignore_errors=True)  # myst-nb's copies of notebooks and images
-    for templates in (out / "html" / language / "_static").glob("*webpack-macros.html"):  # of the themes; no pages
+    for templates in (building / "html" / "_static").glob("*webpack-macros.html"):  # of the themes; no pages
         templates.unlink()
+    pages.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(building / "html", pages)
+    shutil.rmtree(building)
     return app.statuscode
 
 

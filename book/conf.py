@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 project = "nncourse"
 extensions = ["myst_nb", "sphinx_copybutton", "book.extension"]
 root_doc = "index"
-exclude_patterns = ["handout"]
+exclude_patterns = ["handout", "static"]
 highlight_language = "none"  # of indented blocks, which are commands, prose and output
 
 nb_execution_mode = "off"
@@ -27,6 +27,7 @@ html_title = "nncourse"
 html_static_path = [str(HERE / "static")]
 html_css_files = ["nncourse.css"]
 html_js_files = ["nncourse.js"]
+html_favicon = str(HERE / "static" / "favicon.svg")
 templates_path = [str(HERE / "templates")]
 html_copy_source = False
 html_show_sphinx = False
@@ -34,7 +35,7 @@ html_use_index = False  # no page would have an entry in it
 html_context = {"default_mode": "auto"}  # light or dark as the reader's system has it
 html_theme_options = {
     "article_header_end": ["language-links.html", "article-header-buttons.html"],
-    "footer_content_items": ["copyright.html"],
+    "footer_content_items": ["copyright.html", "nncourse-version.html"],
     "navbar_persistent": [],
     "show_navbar_depth": 1,
     "use_download_button": False,  # each notebook's page has its own

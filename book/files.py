@@ -1,5 +1,6 @@
 """Files that are written only where they change, so that Sphinx reads again only what is new."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -17,6 +18,11 @@ class Tree:
         if not path.is_file() or path.read_bytes() != data:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+
+    def write_all(self, prefix: str, texts: Mapping[str, str]) -> None:
+        """Write several files, whose names stand behind `prefix`."""
+        for name, text in texts.items():
+            self.write(prefix + name, text)
 
     def remove_others(self) -> None:
         """Remove every file that was not written this time."""

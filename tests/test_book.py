@@ -15,7 +15,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from book import assembly, kernel_pictures, markdown, notebook_pages, outputs, reference
+from book import assembly, front, kernel_pictures, live, markdown, notebook_pages, outputs, reference
 from book.editions import edition
 from book.files import Tree
 from nnclassroom.exercises.catalogue import EXERCISES, find
@@ -23,6 +23,7 @@ from nnclassroom.exercises.solutions import text_of
 from nnclassroom.handing_out import repository
 from nncourse.catalogue import TOPICS, defined_in, epoch_topics
 from nncourse.errors import CourseError
+from tools import book as book_tool
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -107,6 +108,22 @@ def test_the_pages_are_in_their_language_and_its_notebooks_were_run(book):
 
 
 @needs_sphinx
+@pytest.mark.release
+def test_languages_that_are_made_side_by_side_have_all_their_files(spanish, tmp_path):
+    tool = [sys.executable, str(ROOT / "tools" / "book.py"), "--out", str(tmp_path), "--only", f"{BUILT[1]},neuron"]
+    built = subprocess.run(tool, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    html, files = tmp_path / "html", 0
+    assert {path.name for path in html.iterdir()} == {*LANGUAGES, "index.html", "404.html", "favicon.svg"}
+    for path in html.rglob("*.html"):
+        page = Page(path)
+        for name in (element.get("src", "").partition("?")[0] for tag in ("img", "script") for element in page.of(tag)):
+            assert not name or name.startswith("data:") or (path.parent / name).is_file(), (path, name)
+            files += bool(name)
+    assert files > 50
+
+
+@needs_sphinx
 @pytest.mark.full
 def test_what_sphinx_warns_of_fails_the_build(tmp_path):
     cells = [new_markdown_cell("# 99 A page"), new_markdown_cell(r"A formula $\nosuchcommand{x}$.")]
@@ -187,7 +204,7 @@ def test_figures_turn_dark_on_dark_pages_and_photographs_do_not(book):
     shown = '<img class="nncourse-figure" alt="A cat.">'
     image = {"image/png": "aa", "text/html": shown, "text/plain": "Figure: A cat."}
     output = nbformat.v4.new_output("display_data", image, metadata={"image/png": {"alt": "A cat."}})
-    shown = notebook_pages.shown(output, edition("en").words())
+    shown = notebook_pages.shown(output)
     assert shown.metadata["image/png"] == {"alt": "A cat.", "turned": False}
 
 
@@ -250,21 +267,65 @@ def test_each_page_leads_to_itself_in_the_other_language(book):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_widgets_and_figures_of_a_notebook_are_shown_with_words(path):
+def test_figures_of_a_notebook_have_words_and_its_widgets_are_live(path):
     notebook = nbformat.read(path, as_version=4)
-    assert notebook_pages.widgets_without_figure(notebook) == []
-    page = notebook_pages.as_page(notebook, path.name, edition("en").words(), {f"notebooks/{path.name}"})
+    widgets = {notebook.cells[place].id: "<div>live</div>" for place in notebook_pages.widgets_of(notebook)}
+    page = notebook_pages.as_page(notebook, path.name, edition("en").words(), {f"notebooks/{path.name}"}, widgets)
     for cell in page.cells:
         for output in cell.get("outputs", ()):
             if "image/png" in output.get("data", {}):
                 assert len(output.metadata["image/png"]["alt"].split()) >= 4 and "text/html" not in output.data
-            assert not output.get("data", {}).get("text/plain", "").endswith("un this cell to play.")
+            assert not notebook_pages.is_widget(output) and "nncourse-still" not in str(output), "it stands still"
+        if cell.id in widgets:
+            assert [output.data for output in cell.outputs] == [{"text/html": "<div>live</div>"}], "its picture too"
 
 
-def test_a_widget_without_a_figure_is_named():
-    cell = new_code_cell("widget()", id="lonely")
-    cell.outputs = [nbformat.v4.new_output("display_data", {"text/plain": notebook_pages.AT_REST[0]})]
-    assert notebook_pages.widgets_without_figure(new_notebook(cells=[cell])) == ["lonely"]
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_is_to_be_predicted_is_folded_and_nothing_else(language, spanish):
+    this, folded = edition(language), 0
+    for path in sorted(this.notebooks.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs = [nbformat.v4.new_output("stream", text="said")]
+        page = notebook_pages.as_page(notebook, path.name, this.words(), set(), {})
+        before = ""
+        for cell in page.cells:
+            if cell.cell_type == "code":
+                assert (notebook_pages.FOLDED in cell.metadata.get("tags", ())) == (this.words().PREDICT in before)
+                folded += this.words().PREDICT in before
+            else:
+                before = cell.source
+    assert folded > 100
+
+
+def test_a_widget_is_made_by_its_cell_and_those_that_make_what_it_reads():
+    sources = [
+        "import math\n%matplotlib inline",
+        "a = 1",
+        "a = 2\nb = a",
+        "a = 3",
+        "def f(x):\n    return math.floor(b)",
+    ]
+    notebook = new_notebook(cells=[new_code_cell(source) for source in [*sources, "1 / 0", "print('!')\nf(0) + 5"]])
+    needed = live.sources(notebook, len(notebook.cells) - 1)
+    assert [source.split("\n")[0] for source in needed] == ["import math", "a = 2", "def f(x):", "print('!')"]
+    assert live.value_of(needed) == 7
+
+
+def test_a_widget_is_made_once_and_a_cell_that_fails_is_named(tmp_path):
+    kept = live.Kept(tmp_path, "en")
+    cells = ["from nnclassroom.widgets import simple", "simple.neuron()"]
+    first = kept.live(cells, "01.play")
+    assert set(first.texts) == {"live/neuron.js", "live/01.play.js"}
+    (file,) = tmp_path.iterdir()
+    written = file.stat().st_mtime_ns
+    assert kept.live(cells, "01.play") == first and file.stat().st_mtime_ns == written
+    assert kept.live(cells, "01.again") == first and list(tmp_path.iterdir()) == [file], "two of the same cells are one"
+    with pytest.raises(CourseError, match=r"01.play: a cell failed .*ZeroDivisionError"):
+        kept.live(["1 / 0"], "01.play")
+    place = live.html(first, "../", edition("en").words())
+    assert '<script defer src="../_static/live/neuron.js">' in place and "<noscript>" in place
 
 
 def test_the_reference_has_every_operation_and_the_text_of_every_kernel():
@@ -311,17 +372,48 @@ def test_a_page_of_whole_epochs_has_the_cuda_and_c_that_python_launches(tmp_path
     assert [reference.called(topic, words) for topic in others] == [[], []]
 
 
-def test_the_front_page_has_the_start_of_the_readme_its_picture_and_all_notebooks():
+def test_the_front_page_has_its_beginning_all_notebooks_and_the_start_of_the_readme():
     english = edition("en")
     titles = {path.stem: assembly.title_of(nbformat.read(path, as_version=4)) for path in NOTEBOOKS}
     texts = [*assembly.INSTRUCTORS, *assembly.MORE[1:]]
-    page = assembly.front_page(english.text("README.md"), titles, texts, english.words())
-    assert page.startswith("# nncourse") and "make lab" in page
-    assert re.search(rf"{{image}} {assembly.PICTURE}\n:alt: \w[^\n]+\n:class: nncourse-figure nncourse-turned", page)
+    page = assembly.front_page(english.text("README.md"), titles, texts, english.words(), "THE BEGINNING")
+    assert page.startswith("# nncourse\n\nTHE BEGINNING") and "make lab" in page and "start_here.png" not in page
+    assert page.index("BEGINNING") < page.index(f"## {english.words().NOTEBOOKS}") < page.index("make lab")
     for name, title in titles.items():
         assert f"| [{title}](notebooks/{name}.ipynb) |" in page and f"\nnotebooks/{name}\n" in page
     for name in (*texts, "speed.md"):
         assert f"\n{name}\n" in page
+
+
+def test_the_front_page_begins_with_a_network_and_a_kernel_with_its_verdicts(tmp_path):
+    words = edition("en").words()
+    page = front.beginning("<div>live</div>", words, tmp_path)
+    assert page.index("<div>live</div>") < page.index("✗ relu (mine)") < page.index("✓ relu (mine)")
+    assert page.count("```cuda\n") == 2 and "out of bounds" in page
+    assert [line for line in page.splitlines() if line.startswith("- ")] == [f"- {line}" for line in words.FOR_WHOM]
+    for kept in (tmp_path / "verdicts").iterdir():
+        kept.write_text("kept", "utf-8")
+    assert front.beginning("", words, tmp_path).count("```text\nkept\n") == 2
+
+
+def test_a_page_that_is_none_leads_to_every_language():
+    page = book_tool.not_found(LANGUAGES, "No such page", "It begins here:")
+    assert all(f'<a href="{code}/index.html" lang="{code}">{name}</a>' in page for code, name in LANGUAGES.items())
+    assert "//" not in page.replace("\\//", "").replace("</", ""), "nothing is fetched"
+
+
+@needs_sphinx
+def test_a_page_is_described_by_its_first_paragraph_and_its_triangles_have_a_name():
+    from docutils.core import publish_doctree
+
+    from book.extension import head, theme_words
+
+    doctree = publish_doctree(
+        f"Title\n=====\n\nA {'long ' * 60}paragraph.", settings_overrides={"doctitle_xform": False}
+    )
+    assert re.fullmatch(r"A (long )+…", head.summary(doctree)) and len(head.summary(doctree)) <= head.LONG + 2
+    named = theme_words.renamed('<summary><span class="toctree-toggle" title="Main">', {"": "More", "Main": "Pages"})
+    assert named == '<summary aria-label="More"><span class="toctree-toggle" title="Pages">'
 
 
 def test_links_to_what_is_no_page_become_words():

@@ -574,6 +574,14 @@ def test_a_saved_notebook_opened_anew_shows_stills_and_what_to_do_and_no_error(p
         anew.close()
 
 
+def test_axe_finds_nothing_serious_in_the_widgets(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe here: the extra test brings it")
+    widgets = ".nncourse-drawn, .nncourse-playground, .nncourse-pad"
+    found = axe.Axe().run(page, context=widgets, options={"resultTypes": ["violations"]}).response["violations"]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious] == []
+
+
 def test_nothing_went_wrong_in_the_notebook(page):
     for kind in ("stderr", "error"):
         assert page.locator(f".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.{kind}']").count() == 0

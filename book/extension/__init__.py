@@ -1,10 +1,10 @@
-"""What Sphinx and myst-nb lack here: formulas as MathML, words of figures, CUDA C in cells, other languages."""
+"""What Sphinx and myst-nb lack here: formulas as MathML, words of figures, CUDA C in cells, heads, languages."""
 
 from typing import Any
 
 from sphinx.application import Sphinx
 
-from book.extension import cells, figures, formulas, other_languages, punctuation, theme_words
+from book.extension import cells, figures, formulas, head, other_languages, punctuation, theme_words
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -13,6 +13,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     figures.register(app)
     punctuation.register(app)
     cells.register(app)
+    head.register(app)
     other_languages.register(app)
     theme_words.register(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

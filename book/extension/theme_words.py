@@ -5,11 +5,16 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
+TWICE = '<meta name="viewport" content="width=device-width, initial-scale=1"/>'  # Sphinx has written one already
+NAMELESS = '<summary><span class="toctree-toggle"'
 NAMED = re.compile(r'\b(?P<attribute>title|aria-label)="(?P<text>[^"]+)"')
 
 
 def register(app: Sphinx) -> None:
-    """`nncourse_theme_words` says what is written instead of which of the theme's words: {"Main": "Páginas"}."""
+    """`nncourse_theme_words` says what is written instead of which of the theme's words: {"Main": "Páginas"}.
+
+    "" stands for the triangle that opens a part of the list of pages, and has no name.
+    """
     app.add_config_value("nncourse_theme_words", {}, "html", dict)
     app.connect("build-finished", rename)
 
@@ -23,5 +28,6 @@ def rename(app: Sphinx, error: Exception | None) -> None:
 
 
 def renamed(page: str, words: dict[str, str]) -> str:
-    """The page with other names for its controls."""
+    """The page with other names for its controls, and without what stands in its head twice."""
+    page = page.replace(TWICE, "").replace(NAMELESS, f'<summary aria-label="{words.get("", "")}">' + NAMELESS.removeprefix("<summary>"))
     return NAMED.sub(lambda found: f'{found["attribute"]}="{words.get(found["text"], found["text"])}"', page)

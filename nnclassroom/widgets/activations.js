@@ -27,7 +27,9 @@ export default widget({
       { label: name, colour: blue },
       { label: `tangent at z = ${written(z)}`, colour: red, dash: [6, 4], marks: "o" },
     ];
+    const own = [{ label: `slope ${written(slope)}`, colour: red, marks: "o", alone: true }];
+    if (width < NARROW) return legend(pen, theme, [...entries, ...own], 48, 308, width - 48);
     legend(pen, theme, entries, 48, 308, half);
-    legend(pen, theme, [{ label: `slope ${written(slope)}`, colour: red, marks: "o", alone: true }], half + 48, 308, half);
+    legend(pen, theme, own, half + 48, 308, half);
   },
 });

@@ -47,7 +47,8 @@ Says = Callable[[np.ndarray], np.ndarray]  # an image (side, side) -> the share 
 class Pad(anywidget.AnyWidget):
     """The widget. `ink` comes from the browser; `seen`, `shares` and `words` are the answer to it."""
 
-    _esm = text_of("widget.js", "digit_pad.js")
+    script = "digit_pad.js"
+    _esm = text_of("widget.js", script)
     _css = text_of("digit_pad.css")
     side = traitlets.Int(SIDE).tag(sync=True)
     pen = traitlets.List([5.0, SOFT]).tag(sync=True)

@@ -1,6 +1,7 @@
 // The picture of filter_by_hand.widget(): the image with the filter on it, the products, and the output so far.
 
 export default widget({
+  least: 560,
   height: (width, { size }) => Math.min(1.15, (width - 8) / size[0]) * size[1] + 8,
   draw({ pen, theme, width, given, frame }) {
     const [wide] = given.size;

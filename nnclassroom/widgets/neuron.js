@@ -11,7 +11,8 @@ export default widget({
     const { low, high, X, y } = given;
     const { colours, paper, ink } = theme;
     const axes = (name, i) => ({ from: low[i], to: high[i], label: name });
-    const box = { left: 0, top: 0, width: Math.min(width - 190, 560), height: 370 };
+    const narrow = width < NARROW; // then what explains the colours stands below
+    const box = { left: 0, top: 0, width: narrow ? width : Math.min(width - 190, 560), height: 370 };
     const plot = new Plot(pen, theme, box, { x: axes("input x1", 0), y: axes("input x2", 1), square: true, grid: false });
     plot.grid(frame.plane, theme.ramp);
     const [x1, x2] = [column(X, 0), column(X, 1)];
@@ -32,25 +33,30 @@ export default widget({
       plot.text("w", ...frame.tip, { bold: true, size: 14 });
     }
 
-    const left = plot.left + plot.width + 24;
-    const bar = { left, top: plot.top, width: 16, height: 150 };
-    for (let i = 0; i < bar.height; i++) {
-      pen.fillStyle = `rgb(${theme.ramp(1 - i / bar.height)})`;
-      pen.fillRect(bar.left, bar.top + i, bar.width, 1.5);
-    }
-    pen.strokeStyle = theme.soft;
-    pen.strokeRect(bar.left, bar.top, bar.width, bar.height);
-    for (const value of [0, 0.5, 1]) {
-      const at = bar.top + bar.height * (1 - value);
-      write(pen, theme, String(value), left + 22, at, { base: "middle", colour: theme.soft });
-    }
-    write(pen, theme, "output a of the neuron", left + 52, bar.top + bar.height / 2, { align: "center", turn: -1 });
     const entries = [
       { label: "class 0", colour: colours.blue, marks: "o", alone: true, size: 5 },
       { label: "class 1", colour: colours.orange, marks: "^", alone: true, size: 5 },
       { label: `wrong side: ${circled.length}`, colour: colours.red, marks: "o", hollow: true, alone: true, size: 8 },
       { label: "z = 0", colour: ink, width: 2 },
     ];
-    entries.forEach((entry, i) => legend(pen, theme, [entry], left - 8, bar.top + 180 + 24 * i, 200));
+    if (narrow) return legend(pen, theme, entries, 48, plot.top + plot.height + 52, width - 48);
+    const left = plot.left + plot.width + 24;
+    scaleOfOutputs(pen, theme, { left, top: plot.top, width: 16, height: 150 });
+    entries.forEach((entry, i) => legend(pen, theme, [entry], left - 8, plot.top + 180 + 24 * i, 200));
   },
 });
+
+// Which colour stands for which output.
+function scaleOfOutputs(pen, theme, { left, top, width, height }) {
+  for (let i = 0; i < height; i++) {
+    pen.fillStyle = `rgb(${theme.ramp(1 - i / height)})`;
+    pen.fillRect(left, top + i, width, 1.5);
+  }
+  pen.strokeStyle = theme.soft;
+  pen.strokeRect(left, top, width, height);
+  for (const value of [0, 0.5, 1]) {
+    const at = top + height * (1 - value);
+    write(pen, theme, String(value), left + 22, at, { base: "middle", colour: theme.soft });
+  }
+  write(pen, theme, "output a of the neuron", left + 52, top + height / 2, { align: "center", turn: -1 });
+}

@@ -9,7 +9,10 @@ export default widget({
   height: 330,
   draw({ pen, theme, width, given, frame }) {
     const { blue, orange, green } = theme.colours;
-    const [first, second] = [0.4 * width, 0.69 * width];
+    // On a phone three pictures stand one below the other, else side by side.
+    const narrow = width < NARROW;
+    const [first, second] = narrow ? [width, 0] : [0.4 * width, 0.69 * width];
+    const below = (picture) => (narrow ? { left: 0, top: 320 * picture + 30, width, height: 300 } : box);
     const bins = given.bins.values;
     const [from, to] = [bins[0], bins[bins.length - 1]];
     const box = { top: 0, height: 300 };
@@ -26,15 +29,15 @@ export default widget({
       { label: `threshold ${frame.threshold.toFixed(2)}`, colour: theme.ink, dash: [6, 4], width: 2 },
     ];
     legend(pen, theme, entries, 20, 306, width);
-    matrix(pen, theme, { ...box, left: first, width: second - first }, frame.M);
-    const curve = new Plot(pen, theme, { ...box, left: second, width: width - second }, {
+    matrix(pen, theme, { ...box, left: first, width: second - first, ...below(1) }, frame.M);
+    const curve = new Plot(pen, theme, { ...box, left: second, width: width - second, ...below(2) }, {
       x: { from: -0.03, to: 1.03, label: "recall (class 1)", ticks: [0, 0.5, 1] },
       y: { from: -0.03, to: 1.05, label: "precision (class 1)", ticks: [0, 0.25, 0.5, 0.75, 1] },
     });
     curve.line(column(given.curve, 0), column(given.curve, 1), { colour: green, width: 2 });
     curve.points("o", [frame.recall], [frame.precision], { colour: theme.ink, size: 6 });
     const dot = { label: `F1 ${frame.f1.toFixed(3)}`, colour: theme.ink, marks: "o", alone: true, size: 6 };
-    legend(pen, theme, [dot], second + 48, 306, width - second);
+    legend(pen, theme, [dot], second + 48, below(2).top + 306, width - second);
   },
 });
 
@@ -58,7 +61,7 @@ function bars(plot, edges, heights, colour, outlined) {
 // The four counts, darker for more samples.
 function matrix(pen, theme, box, counts) {
   const cells = { from: 0, to: 2, ticks: [0.5, 1.5], names: ["0", "1"] };
-  const place = { ...box, top: 40, height: Math.min(240, box.width) };
+  const place = { ...box, top: box.top + 40, height: Math.min(240, box.width) };
   const plot = new Plot(pen, theme, place, {
     x: { ...cells, label: "predicted class" },
     y: { ...cells, names: ["1", "0"], label: "true class" },

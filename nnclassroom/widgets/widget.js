@@ -287,10 +287,15 @@ class Plot {
   }
 }
 
-// Two plots side by side, each of half the width.
+const NARROW = 520; // pixels: in less, plots stand one below the other
+
+// Two plots side by side, each of half the width; on a phone one below the other, and what legend() writes below both.
 function twoPlots(pen, theme, width, height, left, right) {
-  const box = { top: 0, width: width / 2, height };
-  return [new Plot(pen, theme, { ...box, left: 0 }, left), new Plot(pen, theme, { ...box, left: width / 2 }, right)];
+  const narrow = width < NARROW;
+  const box = { top: 0, left: 0, width: narrow ? width : width / 2, height };
+  const next = narrow ? { ...box, top: height } : { ...box, left: width / 2 };
+  if (narrow) pen.lower = height;
+  return [new Plot(pen, theme, box, left), new Plot(pen, theme, next, right)];
 }
 
 // An image with one pixel for each number.
@@ -329,11 +334,11 @@ function segment(pen, x0, y0, x1, y1) {
 
 // A legend, broken into lines of at most `width`; entries are { label, colour, marks, dash, width, size, hollow, box, alone }.
 function legend(pen, theme, entries, left, top, width) {
-  let [x, y] = [left, top];
+  let [x, y] = [left, top + pen.lower];
   pen.font = `12px ${theme.font}`;
   for (const entry of entries) {
     const wide = 34 + pen.measureText(entry.label).width + 16;
-    if (x > left && x + wide > left + width) [x, y] = [left, y + 18];
+    if (x > left && x + wide > Math.min(left + width, pen.wide)) [x, y] = [left, y + 18];
     const { colour } = entry;
     if (entry.box) {
       pen.fillStyle = colour;
@@ -352,7 +357,7 @@ function legend(pen, theme, entries, left, top, width) {
     x += wide;
     pen.font = `12px ${theme.font}`;
   }
-  return y + 10;
+  pen.bottom = Math.max(pen.bottom, y + 10);
 }
 
 // ---- elements
@@ -482,9 +487,9 @@ const PATIENCE = 3000; // milliseconds after which an answer is considered lost
 
 const WIDEST = 960; // pixels
 
-// A widget for anywidget. `height` is that of the picture in pixels, or a function of its width and of what was given.
-// draw() draws a frame.
-function widget({ height, draw }) {
+// A widget for anywidget. `height` is that of the picture in pixels, or a function of its width and of what was given; the
+// picture grows where a legend ends below. draw() draws a frame. A picture that cannot be narrower than `least` scrolls.
+function widget({ height, draw, least = 0 }) {
   function render({ model, el }) {
     el.classList.add("nncourse-drawn");
     const closing = [];
@@ -541,7 +546,7 @@ function widget({ height, draw }) {
     };
 
     // the picture, and words
-    const canvas = element("canvas", "picture", el);
+    const canvas = element("canvas", "picture", least ? element("div", "wide", el) : el);
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", model.get("caption"));
     const shown = element("p", "words", el); // changes with every frame; screen readers hear `aloud`
@@ -556,12 +561,13 @@ function widget({ height, draw }) {
     let due = false;
     let frames = 0;
     let rest = null;
+    let needed = 0; // the height, where the last picture ended below
 
     const paint = () => {
       due = false;
-      const wide = Math.min(WIDEST, el.clientWidth);
-      if (wide < 10) return; // not on the page yet
-      const high = Math.round(typeof height === "function" ? height(wide, given) : height);
+      if (el.clientWidth < 10) return; // not on the page yet
+      const wide = Math.min(WIDEST, Math.max(least, el.clientWidth));
+      const high = Math.round(Math.max(needed, typeof height === "function" ? height(wide, given) : height));
       const dots = window.devicePixelRatio || 1;
       if (canvas.width !== Math.round(wide * dots) || canvas.height !== Math.round(high * dots)) {
         canvas.width = Math.round(wide * dots);
@@ -573,7 +579,12 @@ function widget({ height, draw }) {
       pen.setTransform(dots, 0, 0, dots, 0, 0);
       pen.fillStyle = theme.paper;
       pen.fillRect(0, 0, wide, high);
+      Object.assign(pen, { lower: 0, bottom: 0, wide });
       draw({ pen, theme, width: wide, given, frame });
+      if (pen.bottom > high) {
+        needed = pen.bottom;
+        return paint();
+      }
       el.dataset.frames = ++frames;
     };
     const soon = () => {
@@ -599,7 +610,7 @@ function widget({ height, draw }) {
     });
 
     // the page's size and theme
-    const resized = new ResizeObserver(soon);
+    const resized = new ResizeObserver(() => ((needed = 0), soon()));
     resized.observe(el);
     const recoloured = new MutationObserver(() => ((theme = themeOf(el)), soon()));
     recoloured.observe(document.body, { attributes: true });

@@ -120,7 +120,7 @@ class BrowserWidget(anywidget.AnyWidget):
         still: Callable[[], Figure | described.Described] | None = None,
         pressed: Callable[[str], None] | None = None,
     ):
-        self._esm = text_of("widget.js", script)
+        self.script, self._esm = script, text_of("widget.js", script)
         self.answer, self.still, self.pressed = answer, still, pressed
         self.lock = threading.RLock()
         self.by_name = dict(controls)

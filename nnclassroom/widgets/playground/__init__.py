@@ -48,7 +48,8 @@ SMALL = {"data": "circles", "hidden": (3,), "noise": 0.08, "samples": 200, "lear
 class Playground(anywidget.AnyWidget):
     """The widget. Python sets the traits, the browser sends commands."""
 
-    _esm = text_of("widget.js", "playground/playground.js")
+    script = "playground/playground.js"
+    _esm = text_of("widget.js", script)
     _css = text_of("playground/playground.css")
     form = traitlets.Unicode("full").tag(sync=True)  # or "small"
     controls = traitlets.List().tag(sync=True)

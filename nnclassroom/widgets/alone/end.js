@@ -1,0 +1,3 @@
+// The end of the function: what a page needs of it.
+
+return { drawn, mind, standIn };

@@ -1,0 +1,3 @@
+// Behind alone.js, for a widget whose frames were recorded.
+
+const mind = remembering;
