@@ -29,5 +29,7 @@ def rename(app: Sphinx, error: Exception | None) -> None:
 
 def renamed(page: str, words: dict[str, str]) -> str:
     """The page with other names for its controls, and without what stands in its head twice."""
-    page = page.replace(TWICE, "").replace(NAMELESS, f'<summary aria-label="{words.get("", "")}">' + NAMELESS.removeprefix("<summary>"))
+    page = page.replace(TWICE, "").replace(
+        NAMELESS, f'<summary aria-label="{words.get("", "")}">' + NAMELESS.removeprefix("<summary>")
+    )
     return NAMED.sub(lambda found: f'{found["attribute"]}="{words.get(found["text"], found["text"])}"', page)
