@@ -208,7 +208,7 @@ def test_each_page_has_an_icon_a_title_and_a_description(book):
     for name in book.names:
         text = (book.html / name).read_text("utf-8")
         assert text.count('name="viewport"') == 1 and "favicon.svg" in text, name
-        assert text.count('<meta name="description" content="') == 1 and 'content=""' not in text, name
+        assert text.count('<meta name="description" content="') == 1 and 'description" content=""' not in text, name
         assert "<title>nncourse" not in text, name
     lost = (book.html.parent / "404.html").read_text("utf-8")
     assert 'href="en/index.html"' in lost and (book.html.parent / "favicon.svg").is_file()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-TWICE = '<meta name="viewport" content="width=device-width, initial-scale=1"/>'  # Sphinx has written one already
+# docutils and the theme write these; Sphinx has written one already.
+TWICE = re.compile(r'<meta name="viewport" content="width=device-width, initial-scale=1" ?/>')
 NAMELESS = '<summary><span class="toctree-toggle"'
 NAMED = re.compile(r'\b(?P<attribute>title|aria-label)="(?P<text>[^"]+)"')
 
@@ -29,5 +30,7 @@ def rename(app: Sphinx, error: Exception | None) -> None:
 
 def renamed(page: str, words: dict[str, str]) -> str:
     """The page with other names for its controls, and without what stands in its head twice."""
-    page = page.replace(TWICE, "").replace(NAMELESS, f'<summary aria-label="{words.get("", "")}">' + NAMELESS.removeprefix("<summary>"))
+    page = TWICE.sub("", page).replace(
+        NAMELESS, f'<summary aria-label="{words.get("", "")}">' + NAMELESS.removeprefix("<summary>")
+    )
     return NAMED.sub(lambda found: f'{found["attribute"]}="{words.get(found["text"], found["text"])}"', page)
