@@ -16,7 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent
 STARTS = 3
 MOST_PROCESSES = 4
-WAITING = ("test_slurm.py", "test_browser.py", "test_browser_figures.py", "test_live_book.py")  # they wait for others more than they compute
+# these wait for others more than they compute
+WAITING = "test_slurm.py", "test_browser.py", "test_browser_figures.py", "test_live_book.py"
 CHOICE = pytest.StashKey()
 # Many short tests that share little.
 APART = ("test_answers.py", "test_forgeries.py", "test_judge.py", "test_operations.py", "test_wrong_kernels.py")

@@ -9,7 +9,6 @@ answered by frames that are recorded here, at all positions of all controls.
 
 import inspect
 import itertools
-import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
