@@ -1,7 +1,6 @@
 """Optimizers and schedules: as PyTorch computes them, resumed exactly, and kept with the parameters they belong to."""
 
 import math
-import threading
 from functools import partial
 from types import SimpleNamespace
 
@@ -15,12 +14,11 @@ from nncourse.backend import choose
 from nncourse.epochs.network import network_epoch
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.update import sgd_update
-from nncourse.model import files, optimizers, training
+from nncourse.model import files, training
 from nncourse.model.layers import Dense, LayerSequence
 from nncourse.model.network import Network, backpropagation, make_network, training_step
 from nncourse.model.optimizers import OPTIMIZERS, Adam, make_optimizer, make_schedule
 from nncourse.model.training import train
-from nncourse.threads import Threads
 
 STEPS = {name: choose(name, dense_sgd_epoch="steps") for name in ("numpy", "numba")}
 # Every optimizer with its usual options, and with L2; and some with others.
@@ -118,30 +116,6 @@ def test_plain_sgd_of_the_vector_is_that_of_each_array_bit_for_bit(moons, backen
                 sgd_update[backend](parameter, gradient, 0.7)
     assert whole.flat_parameters.tobytes() == by_array.flat_parameters.tobytes()
     assert whole.flat_parameters.tobytes() != make_network([2, 6, 3, 1], seed=3).flat_parameters.tobytes()
-
-
-@optimizer_kinds
-@pytest.mark.parametrize("backend", STEPS)
-def test_several_threads_move_parameters_as_one_does_bit_for_bit(kind, backend, monkeypatch):
-    monkeypatch.setattr(optimizers, "WORTH_A_THREAD", 100)
-    results = []
-    for count in (1, 3):
-        rng, optimizer, used = np.random.default_rng(2), KINDS[kind](), set()
-        W = rng.standard_normal(1003).astype(np.float32)
-        start, move = W.copy(), optimizer.move
-
-        def noting(*arguments, move=move, used=used) -> None:
-            used.add(threading.get_ident())
-            move(*arguments)
-
-        monkeypatch.setattr(optimizer, "move", noting)
-        with Threads(1e12, exactly=count) as block:
-            block.choose()
-            for _ in range(3):
-                optimizer.step(W, rng.standard_normal(1003).astype(np.float32), 0.1, STEPS[backend])
-        assert (start != W).all() and (len(used) > 1) == (count > 1)
-        results.append((W.tobytes(), {name: array.tobytes() for name, array in optimizer.state.items()}))
-    assert results[0] == results[1]
 
 
 # ---- schedules

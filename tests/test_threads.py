@@ -251,15 +251,6 @@ def test_calls_are_made_together_by_as_many_threads_as_were_chosen():
     assert threads.at_most() == 1
 
 
-def test_each_chosen_thread_has_a_share_that_is_worth_it():
-    assert threads.shares(100, least=10) == [slice(0, 100)]
-    with Threads(1e12, exactly=3) as block:
-        block.choose()
-        assert threads.shares(100, least=10) == [slice(0, 33), slice(33, 66), slice(66, 100)]
-        assert threads.shares(29, least=10) == [slice(0, 14), slice(14, 29)]
-        assert threads.shares(5, least=10) == [slice(0, 5)]
-
-
 @pytest.mark.parametrize("which", [0, 1])
 def test_an_error_in_a_call_comes_out_when_all_have_ended(which):
     ended = []
