@@ -209,16 +209,6 @@ def at_most() -> int:
     return block.most if block else 1
 
 
-def shares(count: int, least: int) -> list[slice]:
-    """Parts of so many numbers, one for each thread that the block of Threads around the call has chosen.
-
-    least: numbers that are worth a thread.
-    """
-    block = _block.get()
-    parts = max(1, min(block.count if block else 1, count // least))
-    return [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
-
-
 def together(calls: Sequence[Callable[[], None]]) -> None:
     """Make all calls, by as many threads as the block of Threads around it has chosen."""
     block = _block.get()

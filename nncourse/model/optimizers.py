@@ -8,16 +8,13 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from nncourse.calls import ADAM, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
-from nncourse.threads import shares, together
 
-WORTH_A_THREAD = 1 << 17  # parameters, which Adam by Numba moves in 0.07 ms
 Schedule = Callable[[int], float]  # the learning rate of an epoch; the first epoch is 1
 
 
@@ -67,19 +64,10 @@ class Optimizer:
     def step(self, parameters: Array, gradient: Array, rate: float, backend: Calls) -> None:
         """Move the parameters, a flat vector, in place. The gradient may be overwritten."""
         self.steps += 1
+        if self.l2:
+            backend.l2_gradient(gradient, parameters, self.l2)
         state = [remembered(self.state, name, parameters) for name in self.remembers]
-
-        def move(W: Array, G: Array, *own: Array) -> None:
-            if self.l2:
-                backend.l2_gradient(G, W, self.l2)
-            self.move(W, G, own, rate, backend)
-
-        arrays = parameters, gradient, *state
-        parts = shares(parameters.size, WORTH_A_THREAD)
-        if len(parts) == 1:
-            move(*arrays)
-        else:  # each parameter moves by itself
-            together([partial(move, *(array[part] for array in arrays)) for part in parts])
+        self.move(parameters, gradient, state, rate, backend)
 
     def move(self, W: Array, G: Array, state: Sequence[Array], rate: float, backend: Calls) -> None:
         """Change the parameters W and the arrays `state` in place."""
