@@ -119,8 +119,8 @@ def test_they_end_with_a_notebook_that_is_killed():
     places = os.pathsep.join([str(ROOT), *filter(None, sys.path)])  # ipyparallel may be anywhere
     environment = os.environ | {"PYTHONPATH": places, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as notebook:
-        lines = [notebook.stdout.readline() for _ in range(4)]
-        processes = [int(line.split()[-1]) for line in lines[1:]]
+        numbers = (line.split()[-1] for line in notebook.stdout if line.split()[-1].isdigit())
+        processes = [int(next(numbers)) for _ in range(3)]  # two, and their controller
         assert all(map(is_running, processes))
         notebook.send_signal(signal.SIGKILL)
         assert gone(processes, 8)

@@ -107,9 +107,10 @@ def _speedups(rng, shape, sizes):
 
 def _mean_of_points(place, devices, S):
     if (devices > 1).all():
-        own = (1 - 1 / S) / (1 - 1 / devices)
+        own = ((1 - 1 / S) / (1 - 1 / devices)).mean()
         words = "this is the mean of the y / x of all points: the sum of squares is smallest elsewhere"
-        yield words, np.asarray(own.mean().clip(0, 1))
+        if 0 < own < 1:  # other mistakes come to 0 or 1 as well
+            yield words, np.asarray(own)
 
 
 amdahl_fit = Operation(
