@@ -21,13 +21,14 @@ import numpy as np
 
 from benchmarks import workers
 from benchmarks.saved import refuse_out, save
+from nnclassroom.timing.pytorch_training import resnet_module
 from nncourse import device as devices
 from nncourse.backend import Backend, choose
 from nncourse.errors import CourseError
 from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, training_step
 from nncourse.model.optimizers import SGD
-from nncourse.model.resnet import IMAGE, resnet, to_torchvision
+from nncourse.model.resnet import IMAGE, resnet
 
 CLASSES, RATE = 9, 0.01
 CONVOLUTIONS = ("convolution_forward", "convolution_weight_gradient", "convolution_input_gradient")
@@ -73,7 +74,6 @@ def our_step(network: Network, X: np.ndarray, labels: np.ndarray, backend: Backe
 
 def pytorch_step(
     network: Network,
-    depth: int,
     X: np.ndarray,
     labels: np.ndarray,
     device: str,
@@ -86,13 +86,9 @@ def pytorch_step(
     where PyTorch's autocast allows it.
     """
     import torch
-    import torchvision
 
     torch.backends.cudnn.benchmark = by_timing
-    model = getattr(torchvision.models, f"resnet{depth}")(num_classes=CLASSES)
-    model.conv1 = torch.nn.Conv2d(1, 64, 7, 2, 3, bias=False)
-    model.load_state_dict({name: torch.tensor(array) for name, array in to_torchvision(network).items()})
-    model = model.to(device).train()
+    model = resnet_module(torch, network).to(device).train()
     images, classes = torch.tensor(X, device=device), torch.tensor(labels, device=device)
     optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
 
@@ -116,7 +112,7 @@ def pytorch_by_rules(request: tuple[int, int, int, str, int, tuple[int, int]]) -
     rows, rounds, steps, device, depth, sides = request
     network = resnet(depth, CLASSES, height=sides[0], width=sides[1])
     place = "cuda" if device == "gpu" else "cpu"
-    step, _ = pytorch_step(network, depth, *batch_of(rows, *sides), place, by_timing=False)
+    step, _ = pytorch_step(network, *batch_of(rows, *sides), place, by_timing=False)
     wait = synchronised(device)
     for _ in range(2):
         step()
@@ -154,7 +150,7 @@ def measure(rows: int, rounds: int, steps: int, device: str = "gpu", depth: int 
     found["memory"][OURS] = held(device)
     wait = synchronised(device)
     try:
-        work[PYTORCH], theirs = pytorch_step(network, depth, X, labels, "cuda" if device == "gpu" else "cpu")
+        work[PYTORCH], theirs = pytorch_step(network, X, labels, "cuda" if device == "gpu" else "cpu")
         work[PYTORCH]()
         wait()
         wanted = theirs()

@@ -164,7 +164,7 @@ def steps(
     work, gradients = {}, {}
     try:
         for factors in FACTORS:
-            work[factors], gradient = resnet.pytorch_step(network, depth, X, labels, place, factors=factors)
+            work[factors], gradient = resnet.pytorch_step(network, X, labels, place, factors=factors)
             work[factors]()
             gradients[factors] = gradient()
     except ImportError as error:

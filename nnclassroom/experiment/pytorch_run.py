@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnclassroom.experiment.training import Training
-from nnclassroom.timing.pytorch_training import flat, load, module
+from nnclassroom.timing.pytorch_training import flat, load, module, resnet_module
 from nncourse import device as devices
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
@@ -21,7 +21,6 @@ from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network
 from nncourse.model.residual import Residual
-from nncourse.model.resnet import to_torchvision
 
 
 class PyTorchNetwork:
@@ -120,19 +119,11 @@ def shared_port(group: Group) -> int:
 
 def model_of(torch: Any, network: Network) -> Any:
     """PyTorch's modules with the network's weights; torchvision's for a ResNet."""
-    blocks = sum(isinstance(layer, Residual) for layer in network.layers)
-    if not blocks:
+    if not any(isinstance(layer, Residual) for layer in network.layers):
         model = module(torch, network)
         load(torch, model, network)
         return model
     try:
-        import torchvision
+        return resnet_module(torch, network)
     except ImportError as error:
         raise CourseError(f"wanted torchvision, for its ResNet; got: {error}; install torchvision") from None
-    state = {name: torch.tensor(array) for name, array in to_torchvision(network).items()}
-    make = {16: torchvision.models.resnet34, 8: torchvision.models.resnet18}[blocks]
-    model = make(num_classes=len(state["fc.weight"]))
-    filters, channels, size, _ = state["conv1.weight"].shape
-    model.conv1 = torch.nn.Conv2d(channels, filters, size, 2, 3, bias=False)
-    model.load_state_dict(state)
-    return model

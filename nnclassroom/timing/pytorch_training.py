@@ -14,6 +14,8 @@ from nncourse.model.image_layers import AveragePool, Convolution, Flatten, Globa
 from nncourse.model.layers import Dense
 from nncourse.model.network import COSTS, Network
 from nncourse.model.optimizers import SGD, AdaGrad, Adam, RMSProp
+from nncourse.model.residual import Residual
+from nncourse.model.resnet import to_torchvision
 
 
 def eager(device: str, channels_last: bool = False, threads: int | None = None) -> Callable[[Problem], Trainer]:
@@ -149,6 +151,20 @@ def module(torch, network: Network):
         if layer.activation and not (layer is last and COSTS[network.cost]):
             layers.append(activation(torch, layer.activation))
     return torch.nn.Sequential(*layers)
+
+
+def resnet_module(torch, network: Network):
+    """torchvision's ResNet of the same depth with the network's weights. ImportError without torchvision."""
+    import torchvision
+
+    state = {name: torch.tensor(array) for name, array in to_torchvision(network).items()}
+    blocks = sum(isinstance(layer, Residual) for layer in network.layers)
+    make = getattr(torchvision.models, {8: "resnet18", 16: "resnet34"}[blocks])
+    model = make(num_classes=len(state["fc.weight"]))
+    filters, channels, size, _ = state["conv1.weight"].shape
+    model.conv1 = torch.nn.Conv2d(channels, filters, size, 2, 3, bias=False)
+    model.load_state_dict(state)
+    return model
 
 
 def modules(torch, layer) -> list:
