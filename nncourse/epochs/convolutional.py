@@ -127,7 +127,7 @@ convolutional_adam_epoch = Operation(
     reference=lambda *arguments: list(_adam_steps(*arguments))[-1],
     flops=lambda architecture, n, **_: n * architecture.flops_a_sample,
     trial=Trial(
-        error_scale=lambda parameters, *_: tuple(np.full(parameters.shape, size) for size in (4.0, 2.0, 1.0)),
+        error_scale=lambda parameters, *_: tuple(np.full(parameters.shape, size) for size in (4.0, 8.0, 8.0)),
         well_posed=_adam_decided,
         values=VALUES
         | {

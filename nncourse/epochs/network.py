@@ -120,7 +120,7 @@ network_epoch = Operation(
     flops=lambda architecture, n, **_: n * architecture.flops_a_sample,
     trial=Trial(
         error_scale=lambda *state_first: tuple(
-            np.full(array.shape, size) for array, size in zip(state_first, (4.0, 2.0, 2.0), strict=False)
+            np.full(array.shape, size) for array, size in zip(state_first, (4.0, 8.0, 8.0), strict=False)
         ),
         well_posed=_well_posed,
         values={
