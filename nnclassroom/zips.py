@@ -10,6 +10,12 @@ from nncourse.errors import CourseError, refuse_unwritable, write_atomically
 OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest date that a .zip can hold
 
 
+def refuse_other_name(path: Path) -> None:
+    """Raise CourseError unless the name ends with .zip."""
+    if path.suffix.lower() != ".zip":
+        raise CourseError(f"{path}: wanted a name that ends with .zip")
+
+
 def write_zip(path: Path, files: Mapping[str, bytes], programs: Collection[str] = ()) -> None:
     """Write the files, by their names in the .zip; `programs` are those that can be executed."""
     refuse_unwritable(path.absolute(), "the .zip")

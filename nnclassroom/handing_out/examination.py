@@ -6,7 +6,7 @@ from typing import Any
 from nnclassroom.exercises import exam_operations as definitions
 from nnclassroom.handing_out.handout import packed, to_bytes
 from nnclassroom.notebook import exams
-from nnclassroom.zips import write_zip
+from nnclassroom.zips import refuse_other_name, write_zip
 from nncourse.errors import CourseError
 
 TOP = "exam"  # the one folder in the .zip
@@ -17,8 +17,7 @@ def write(out: Path, exam: Path, language: str, variants: int = 1) -> str:
 
     Raises CourseError for a mistake in the file, and for an answer in it that is not right.
     """
-    if out.suffix.lower() != ".zip":
-        raise CourseError(f"{out}: wanted a name that ends with .zip")
+    refuse_other_name(out)
     given = exams.read(exam)
     different = {each.key for number in range(1, variants + 1) for each in given.variant(number).questions}
     if not 1 <= variants <= 100:

@@ -13,7 +13,7 @@ from typing import Any
 
 from nnclassroom.handing_out import readme, repository
 from nnclassroom.version import course_version, package_files
-from nnclassroom.zips import write_zip
+from nnclassroom.zips import refuse_other_name, write_zip
 from nncourse import language as languages
 from nncourse.errors import CourseError, refuse_unknown
 
@@ -31,8 +31,7 @@ def write(
 
     address: of the repository, for the README; by default the one that pyproject.toml has, if any.
     """
-    if out.suffix.lower() != ".zip":
-        raise CourseError(f"{out}: wanted a name that ends with .zip")
+    refuse_other_name(out)
     root = languages.ROOT
     files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in notebooks(root, language)}
     count = len(files)

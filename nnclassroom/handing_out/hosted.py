@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from nnclassroom.handing_out.handout import TOP, clean, notebooks, packed, parsed, to_bytes
 from nnclassroom.handing_out.readme import in_language
-from nnclassroom.zips import write_zip
+from nnclassroom.zips import refuse_other_name, write_zip
 from nncourse import language as languages
 from nncourse.errors import CourseError, reason_of
 
@@ -46,8 +46,7 @@ def write(out: Path, wheel: str, language: str = languages.ENGLISH) -> str:
 
     Raises CourseError if this is no clone of the course, or if there is no such wheel.
     """
-    if out.suffix.lower() != ".zip":
-        raise CourseError(f"{out}: wanted a name that ends with .zip")
+    refuse_other_name(out)
     files, name = _wheel(wheel)
     cell = in_language(language, __name__, SETUP).format(language=language, wheel=name)
     for path in notebooks(languages.ROOT, language):

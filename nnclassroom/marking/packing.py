@@ -11,7 +11,7 @@ from nnclassroom.marking.submission import KERNEL_FILE, OTHERS, RECORD
 from nnclassroom.notebook.exams import QUESTIONS
 from nnclassroom.notebook.sitting import FOLDER
 from nnclassroom.version import course_version
-from nnclassroom.zips import write_zip
+from nnclassroom.zips import refuse_other_name, write_zip
 from nncourse.errors import CourseError, read_regular
 
 
@@ -21,8 +21,7 @@ def pack(path: Path, name: str = "") -> int:
     In the folder of an examination these are its answers, else the course's kernels.
     """
     folder = Path(FOLDER) if Path(QUESTIONS).is_file() else kept_kernels.folder()
-    if path.suffix.lower() != ".zip":
-        raise CourseError(f"{path}: wanted a name that ends with .zip")
+    refuse_other_name(path)
     names = sorted(entry.name for entry in os.scandir(folder)) if folder.is_dir() else []
     kernels = [each for each in names if KERNEL_FILE.fullmatch(each)]
     if not kernels:
