@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks import gpu, merging, saved, workers
 from nnclassroom.timing import networks
 from nnclassroom.timing.training import CHECKED
-from nncourse.threads import granted
+from nncourse.threads import begin_with_one, granted
 
 LIST = Path(__file__).with_suffix(".txt")
 FIELDS = ("layers", "batch", "optimizer", "activation", "cost")
@@ -90,6 +90,7 @@ def run(rows: list[dict], device: str, backends: list[str], options) -> int:
     begin = time.perf_counter()
     deadline = begin + options.limit - ENDING
     threads = 0 if device == "gpu" else 1 if options.threads == "one" else granted()
+    begin_with_one()  # as `nncourse` does; the processes of the contenders inherit it
     result, path = begun(device, options.out)
     names = list(networks.contenders(device, dict.fromkeys(backends, "")))
     missing = networks.not_installed(names)

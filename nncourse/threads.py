@@ -24,6 +24,9 @@ from nncourse.errors import CourseError
 
 PER_THREAD = 25e6  # FLOPs of a product
 MOST = 4  # 784-512-512-10 with batch 128 on 16 idle cores: 5.2, 4.3, 3.2, 3.7 ms a step by 1, 2, 4, 8 threads
+# OpenBLAS's threads look for work for 2ⁿ ticks of the clock before they sleep. By default n is 28: for 0.1 s after a
+# product they hold cores that other programs, or the threads of a batch's parts, could use. With 22 it is 2 ms.
+TICKS = "22"
 TELLS = 0.1  # seconds; in less the system's clock of work, which ticks 100 times a second, says little
 NOISE = 0.25  # cores: the system itself is always somewhat busy
 WORK = ("user", "nice", "system", "irq", "softirq", "steal")  # guests' is counted as the user's already
@@ -91,6 +94,7 @@ def _number_in(variable: str) -> int:
 def begin_with_one() -> None:
     """From now on one thread in this process, and in those that it starts, except in a block of Threads."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", TICKS)
     if "numpy" in sys.modules:
         _pools("torch" in sys.modules).limit(limits=1)
 

@@ -268,3 +268,22 @@ def test_an_error_in_a_call_comes_out_when_all_have_ended(which):
         with pytest.raises(ValueError, match="no"):
             threads.together([functools.partial(call, number) for number in range(2)])
         assert ended == [1 - which]
+
+
+HELD = """
+import time, nnclassroom, numpy
+from nncourse.threads import Threads
+with Threads(1e9, exactly=2) as block:
+    block.choose()
+    A = numpy.ones((600, 600), numpy.float32)
+    A @ A
+before = time.process_time()
+time.sleep(0.5)
+print(time.process_time() - before)
+"""
+
+
+@pytest.mark.skipif(len(threads.cores()) < 2, reason="one core")
+def test_cores_are_free_soon_after_a_product():
+    said = subprocess.run([sys.executable, "-c", HELD], check=True, capture_output=True, text=True).stdout
+    assert float(said) < 0.05  # seconds of the processor

@@ -161,7 +161,7 @@ network_gradient = Operation(
     reference=gradient_of,
     flops=lambda architecture, batch, **_: batch * architecture.flops_a_sample,
     trial=Trial(
-        error_scale=lambda parameters, *_: np.full(parameters.shape, 16.0),
+        error_scale=lambda parameters, *_: np.full(parameters.shape, 8.0),
         well_posed=lambda parameters, architecture, X, Y: (
             not any(near_a_kink(parameters, architecture, x, y) for x, y in zip(X, Y, strict=True))
         ),
