@@ -14,7 +14,7 @@ export default widget({
     };
     const curves = {
       x: { from: 0, to: Math.max(2, frame.steps), label: "step" },
-      y: { ...axis(frame.limits, "cost"), log: true },
+      y: { ...axis(frame.limits), label: "cost", log: true },
       title: "cost after each step",
       margins: { left: 60 },
     };

@@ -14,7 +14,7 @@ export default widget({
     };
     const curves = {
       x: { from: -3, to: given.steps + 3, label: "step", ticks: [0, 25, 50, 75, 100, 125, 150] },
-      y: { ...axis(given.costs, "cost"), log: true },
+      y: { ...axis(given.costs), label: "cost", log: true },
       title: "cost after each step",
       margins: { left: 62 },
     };

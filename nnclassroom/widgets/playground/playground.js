@@ -486,7 +486,11 @@ function render({ model, el }) {
     const lost = focused;
     place.columns.forEach((column, level) => {
       const last = level === place.columns.length - 1;
-      const box = head(level, level ? (last ? "output" : small ? "neurons" : `layer ${level}`) : "inputs", last);
+      let title = `layer ${level}`;
+      if (!level) title = "inputs";
+      else if (last) title = "output";
+      else if (small) title = "neurons";
+      const box = head(level, title, last);
       box.style.left = `${column[0].x}px`;
       column.forEach(({ x, y }, number) => {
         const made = node({ level, number });
