@@ -20,7 +20,7 @@ def main() -> None:
     os.environ["NNCOURSE_MY_KERNELS"] = str(Path(tempfile.gettempdir()) / "no_kernels_of_anybody")
     for path in map(Path, sys.argv[1:] or sorted(FOLDER.glob("*.ipynb"))):
         notebook = nbformat.read(path, as_version=4)
-        client(notebook, path.parent).execute()
+        client(notebook, path.parent, coalesce_streams=True).execute()
         normalise(notebook)
         nbformat.write(notebook, path)
         print(f"ran and saved {path.name}")

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from nnclassroom.arguments import Parser
+from nnclassroom.notebook.waiting import waiting
 from nncourse.errors import CourseError
 from nncourse.parallel.launch import start as starting
 from nncourse.parallel.launch import world
@@ -67,8 +68,8 @@ def start(count: int | None = None, seconds: float = SECONDS) -> "Engines | None
     tasks = os.environ.get("SLURM_NTASKS", "")
     usual = int(tasks) if _many_nodes() and tasks.isdecimal() else min(max(2, os.cpu_count() or 2), MOST)
     engines = Engines(usual if count is None else count, seconds)
-    print("starting processes, which takes some seconds …", flush=True)
-    engines.begin()
+    with waiting(f"starting {engines.count} processes, about 7 s"):
+        engines.begin()
     _kept().append(engines)
     _register()
     print(
