@@ -152,7 +152,7 @@ function drawCosts(canvas, history, theme, wide, high, names) {
   const { blue, orange } = theme.colours;
   plot.line(epochs, held, { colour: orange, dash: [5, 3], width: 1.8 });
   plot.line(epochs, training, { colour: blue, width: 1.8 });
-  write(pen, theme, names[2], wide - 54, high - 5, { colour: theme.soft });
+  write(pen, theme, names[2], wide - 2, high - 5, { colour: theme.soft, align: "right" });
   const ends = [training, held].map((values) => Math.min(Math.max(plot.Y(values.at(-1)) || 0, 12), high - 28));
   if (Math.abs(ends[0] - ends[1]) < 13) { // the names would cover each other
     const [middle, up] = [(ends[0] + ends[1]) / 2, ends[0] <= ends[1] ? -7 : 7];
@@ -340,7 +340,7 @@ function render({ model, el }) {
   remove.addEventListener("pointerdown", (event) => event.preventDefault()); // keep the focus on the neuron
   remove.hidden = true;
 
-  const curves = small ? ["seen", "not seen", "rounds"] : ["training", "held out", "epoch"];
+  const curves = small ? ["seen", "not seen", "rounds"] : ["training", "held out", "epochs"];
   const picture = document.createElement("canvas");
   let scene = null, place = null, frame = null, points = null;
   let [theme, says, pale, steps] = [null, null, null, null];
@@ -604,7 +604,7 @@ function render({ model, el }) {
     if (!frame?.history) return;
     const [cost, held] = frame.history.values.slice(-2);
     attribute(plane, "aria-label", `${title.textContent}. ${Math.round(100 * frame.right)} % of the held-out points are right.`);
-    attribute(costs, "aria-label", `Cost over the ${curves[2]}s, now ${written(cost)} (${curves[0]}) and ${written(held)} (${curves[1]}).`);
+    attribute(costs, "aria-label", `Cost over the ${curves[2]}, now ${written(cost)} (${curves[0]}) and ${written(held)} (${curves[1]}).`);
   }
 
   // Update words, buttons and controls to Python's state.
