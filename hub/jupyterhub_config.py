@@ -21,7 +21,10 @@ c.Authenticator.allow_all = True  # or of one group: c.LocalAuthenticator.allowe
 c.Spawner.ip = "127.0.0.1"
 c.Spawner.cmd = [str(course / "hub" / "singleuser.sh"), str(programs / "jupyterhub-singleuser")]
 c.Spawner.default_url = "/lab/tree/nn-course/notebooks/00_start_here.ipynb"
-c.Spawner.environment = {"JUPYTER_PATH": str(course / ".venv" / "share" / "jupyter")}  # the course's kernel comes first
+c.Spawner.environment = {
+    "JUPYTER_PATH": str(course / ".venv" / "share" / "jupyter"),  # the course's kernel comes first
+    "OPENBLAS_THREAD_TIMEOUT": "22",  # BLAS's threads leave their cores to others 2 ms after a product: see threads.py
+}
 for name in ("NNCOURSE_HANDOUT", "NNCOURSE_LANG"):
     if name in os.environ:
         c.Spawner.environment[name] = os.environ[name]

@@ -19,6 +19,7 @@ import nbformat
 import pytest
 
 from nnclassroom.handing_out.handout import cell_hash, packed, to_bytes
+from nncourse import threads
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGURATION = ROOT / "hub" / "jupyterhub_config.py"
@@ -60,7 +61,10 @@ def test_the_hub_starts_the_course(settings):
     script, server = settings.Spawner.cmd
     assert Path(script) == SINGLEUSER and os.access(script, os.X_OK)
     assert Path(server).parent == Path(settings.ConfigurableHTTPProxy.command).parent == Path(sys.prefix) / "bin"
-    assert settings.Spawner.environment == {"JUPYTER_PATH": str(ROOT / ".venv" / "share" / "jupyter")}
+    assert settings.Spawner.environment == {
+        "JUPYTER_PATH": str(ROOT / ".venv" / "share" / "jupyter"),
+        "OPENBLAS_THREAD_TIMEOUT": threads.TICKS,
+    }
     first = settings.Spawner.default_url.removeprefix("/lab/tree/nn-course/notebooks/")
     assert (ROOT / "notebooks" / first).exists()
 
