@@ -41,10 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(counts: list[int], quick: bool) -> dict:
     """All contenders for each of these numbers of GPUs, as far as there are so many."""
-    import cupy
-
     sizes = SIZES[:2] if quick else SIZES
-    there = cupy.cuda.runtime.getDeviceCount()
+    there = devices.gpu_count()
     records, left_out = [], {f"{count} GPUs": f"there are {there}" for count in counts if count > there}
     for count in counts:
         if count <= there:

@@ -41,10 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(counts: list[int], quick: bool) -> dict:
     """Seconds an epoch for each batch, on one GPU in two ways, and on each of these numbers of GPUs."""
-    import cupy
-
     samples = 2_000 if quick else SAMPLES
-    there = cupy.cuda.runtime.getDeviceCount()
+    there = devices.gpu_count()
     rng = np.random.default_rng(0)
     parameters = (0.05 * rng.standard_normal(ARCHITECTURE.contract_sizes["p"])).astype(np.float32)
     X = rng.random((samples, 784), np.float32)

@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     out = options.out or (None if options.quick else RESULTS / "devices_gpu.json")
     if out:
         refuse_out(parser, out)
-    there = gpus_here()
+    there = devices.gpu_count()
     if not there and not options.quick:
         print(f"benchmarks.devices_gpu: {devices.why_no_gpu()}", file=sys.stderr)
         return 2
@@ -92,14 +92,6 @@ def main(arguments: list[str] | None = None) -> int:
         save(result, out)
     print(table(result))
     return 0
-
-
-def gpus_here() -> int:
-    if not devices.gpu_available():
-        return 0
-    import cupy
-
-    return cupy.cuda.runtime.getDeviceCount()
 
 
 def run(setting: Setting, libraries: Sequence[str]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def main() -> int:
     options = parser.parse_args()
     over = time.monotonic() + options.limit
     folders = options.only.split(",") if options.only else [each.folder for each in RECORDS]
-    most = max(1, gpu_count())
+    most = max(1, devices.gpu_count())
     for record in RECORDS:
         left = over - time.monotonic()
         if record.folder not in folders or record.gpus > most or left < record.seconds:
@@ -83,15 +83,6 @@ def main() -> int:
     if (options.out / "plan.json").exists():
         print(page.written(options.out / "experiment.html", *experiments_in(options.out)))
     return 0
-
-
-def gpu_count() -> int:
-    """The number of GPUs that can be used here."""
-    if devices.why_no_gpu():
-        return 0
-    import cupy
-
-    return cupy.cuda.runtime.getDeviceCount()
 
 
 if __name__ == "__main__":

@@ -38,6 +38,15 @@ def why_no_gpu() -> str:
     return "CuPy is installed, but no NVIDIA GPU answers (on a Slurm cluster, ask for one: --gres=gpu:1)"
 
 
+def gpu_count() -> int:
+    """The number of GPUs that can be used here."""
+    if why_no_gpu():
+        return 0
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceCount()
+
+
 def on_gpu(array) -> bool:
     """Whether `array` is a CuPy array. Tests an attribute, so that CuPy need not be imported."""
     return hasattr(array, "__cuda_array_interface__")

@@ -89,9 +89,7 @@ def gpus() -> int:
     """The number of GPUs; skip the test if there are fewer than two."""
     if not device.gpu_available():
         pytest.skip(device.why_no_gpu())
-    import cupy
-
-    if (count := cupy.cuda.runtime.getDeviceCount()) < 2:
+    if (count := device.gpu_count()) < 2:
         pytest.skip("there is one GPU, and NCCL wants one for each process")
     return count
 

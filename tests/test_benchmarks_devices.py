@@ -12,6 +12,7 @@ from benchmarks import devices_cpu, devices_gpu, experiment
 from nnclassroom import commands
 from nnclassroom.experiment import runs
 from nnclassroom.experiment.plan import jobs
+from nncourse import device as devices
 
 
 def record(library, devices, rate, joules=(), round=1):
@@ -50,7 +51,7 @@ def test_a_gpu_without_a_counter_leaves_the_energy_out():
 @MPI
 @pytest.mark.full
 def test_all_of_it_runs_on_the_cpu_with_two_processes(tmp_path, capfd):
-    if devices_gpu.gpus_here():
+    if devices.gpu_count():
         pytest.skip("there are GPUs here: run the benchmark itself")
     out = tmp_path / "found.json"
     assert devices_gpu.main(["--quick", "--only", "nncourse", "--out", str(out)]) == 0, capfd.readouterr().err
@@ -62,7 +63,7 @@ def test_all_of_it_runs_on_the_cpu_with_two_processes(tmp_path, capfd):
 
 
 def test_without_gpus_there_is_one_line(capsys):
-    if devices_gpu.gpus_here():
+    if devices.gpu_count():
         assert devices_gpu.main(["--counts", "512"]) == 2
     else:
         assert devices_gpu.main([]) == 2
@@ -106,7 +107,7 @@ def test_every_recorded_experiment_is_a_command_that_can_be_and_starts_only_if_t
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(experiment.subprocess, "run", run)
-    monkeypatch.setattr(experiment, "gpu_count", lambda: 0)
+    monkeypatch.setattr(devices, "gpu_count", lambda: 0)
     monkeypatch.setattr(sys, "argv", ["experiment", "--limit", "100", "--out", str(tmp_path / "new")])
     assert experiment.main() == 0
     least = [record.folder for record in experiment.RECORDS if record.seconds < 100 and record.gpus == 1]

@@ -23,15 +23,7 @@ from tests.tiers import many
 needs_emulator = pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
 
 
-def gpu_count() -> int:
-    if devices.why_no_gpu():
-        return 0
-    import cupy
-
-    return cupy.cuda.runtime.getDeviceCount()
-
-
-needs_gpus = pytest.mark.skipif(gpu_count() < 2, reason="wanted two GPUs of one host")
+needs_gpus = pytest.mark.skipif(devices.gpu_count() < 2, reason="wanted two GPUs of one host")
 
 
 def numbers(size: int, n: int, seed: int = 0) -> np.ndarray:
@@ -203,7 +195,7 @@ def test_training_wants_arrays_for_each_device():
 def test_gpus_that_share_each_batch_train_as_one():
     import cupy
 
-    size = min(4, gpu_count())
+    size = min(4, devices.gpu_count())
     numbers_of = of_a_network(210)
     alone = dense_sgd_epoch["numpy"](numbers_of[0].copy(), A_NETWORK, *numbers_of[1:], 32, 0.3)
     arrays = []
@@ -225,7 +217,7 @@ def test_gpus_that_share_each_batch_train_as_one():
 def test_gpus_get_the_same_bits(way, n):
     import cupy
 
-    size = min(4, gpu_count())
+    size = min(4, devices.gpu_count())
     peers, V = GPUs(range(size), most=1 << 19), numbers(size, n)
     for rounds in (1, 2, 50):
         vectors = []
@@ -248,7 +240,7 @@ def test_gpus_refuse_vectors_elsewhere_and_of_other_sizes():
         peers.all_reduce(here)
 
 
-@pytest.mark.skipif(gpu_count() < 1, reason="wanted a GPU")
+@pytest.mark.skipif(devices.gpu_count() < 1, reason="wanted a GPU")
 @pytest.mark.parametrize("way", WAYS)
 def test_one_gpu_plays_four(way):
     import cupy

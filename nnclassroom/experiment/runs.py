@@ -234,9 +234,7 @@ def refuse_missing(wanted: Sequence[Devices]) -> None:
         return
     if reason := devices.why_no_gpu():
         raise CourseError(f"wanted {most} {'GPU' if most == 1 else 'GPUs'}; {reason}; --devices cpu,cpu2 runs without")
-    import cupy
-
-    if (there := cupy.cuda.runtime.getDeviceCount()) < most:
+    if (there := devices.gpu_count()) < most:
         raise CourseError(f"wanted {most} GPUs, {there} can be used: ask for fewer, or run it where there are more")
 
 
