@@ -12,22 +12,21 @@ import numpy as np
 from cuda_on_cpu.source import CudaSource
 from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.launch import launch
-from nncourse.epochs.dense_one_kernel import ALONE, CLUSTER, GRID, MEETING, Plan, plan, this_chip
+from nncourse.epochs.dense_one_kernel import ALONE, CLUSTER, CLUSTERS, GRID, MEETING, NEAR, Plan, plan, this_chip
 from nncourse.kernels.operation import cuda_beside
 
-MEETINGS = {ALONE: "alone", CLUSTER: "cluster", GRID: "grid"}
+MEETINGS = {ALONE: "alone", CLUSTER: "cluster", GRID: "grid", CLUSTERS: "clusters"}
+# Exchanges of a step: of partial sums, in a cluster, in the grid or in both; and, if each block has some of the
+# samples, of what it computed for them.
+EXCHANGES = {ALONE: {}, CLUSTER: {"cluster": 1}, GRID: {"grid": 2}, CLUSTERS: {"cluster": 1, "grid": 1}}
 THREADS, READS, CHAINS, LENGTH = 1024, 8, 8, 16  # of the two kernels that measure a rate
 
 # ---- amounts of work, counted from dense_one_kernel.cu
 
 
 def barriers(made: Plan) -> dict[str, int]:
-    """Barriers per step: two in the block, after layer 1's sums and before the update; those among several blocks.
-
-    These are exchanges: of partial sums, and if each block has some of the samples, of what it computed for them.
-    """
-    found = {"block": 2}
-    return found if made.meeting == ALONE else found | {MEETINGS[made.meeting]: 1 + (made.meeting == GRID)}
+    """Barriers per step: two in the block, after layer 1's sums and before the update; the exchanges of several."""
+    return {"block": 2} | EXCHANGES[made.meeting]
 
 
 def shared_bytes_a_step(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
@@ -145,7 +144,8 @@ def measured_barriers(made: Plan) -> dict[str, float]:
 
     found = {}
     for name in barriers(made):
-        blocks, rounds = (1, 100_000) if name == "block" else (made.blocks, 10_000)
+        blocks = {"block": 1, "cluster": NEAR}.get(name, made.blocks)
+        rounds = 100_000 if name == "block" else 10_000
         found[f"{name}_barrier"] = best(barrier(name, blocks, made.threads, rounds, cupy)[0]) / rounds
     return found
 
@@ -164,7 +164,7 @@ def measure(cases: list[tuple]) -> dict[str, list[dict]]:
         network = "-".join(map(str, architecture.sizes))
         floors.append({"network": network, "batch": batch, **floor(made, architecture, batch, rates | found)})
         for name, value in found.items():
-            blocks = 1 if name == "block_barrier" else made.blocks
+            blocks = {"block_barrier": 1, "cluster_barrier": NEAR}.get(name, made.blocks)
             parts[f"{name.replace('_', ' ')} of {blocks} × {made.threads} threads"] = value, "s"
     described = [{"what": what, "value": value, "unit": unit} for what, (value, unit) in parts.items()]
     return {"floors": floors, "parts": described}

@@ -17,6 +17,7 @@ from nncourse.epochs.dense import dense_sgd_epoch
 from nncourse.epochs.dense_one_kernel import (
     ALONE,
     CLUSTER,
+    CLUSTERS,
     GRID,
     IN_GLOBAL,
     IN_REGISTERS,
@@ -44,6 +45,8 @@ LAYOUTS = {
     "a cluster": Plan(2, CLUSTER, 128, 4, 1, 1, 5, 32, 2),
     "a grid with an idle block": Plan(5, GRID, 96, 1, 1, 2, 1, 4, 1),
     "a grid that keeps inputs": Plan(2, GRID, 64, 4, 1, 2, 5, 8, 2, keeps=True),
+    "two clusters that keep inputs": Plan(16, CLUSTERS, 64, 4, 1, 1, 5, 8, 2, keeps=True),
+    "three clusters, inputs replaced in place": Plan(24, CLUSTERS, 32, 4, 1, 1, 1, 16, 1),
 }
 
 
@@ -75,7 +78,10 @@ def test_every_layout_is_right_under_the_emulator(made, options, emulator):
         (sigmoids(30, 60, 10, 1), 10, A4000, ALONE),
         (sigmoids(784, 30, 10), 10, H200, CLUSTER),
         (sigmoids(784, 30, 10), 10, A4000, GRID),
-        (sigmoids(784, 192, 10), 50, H200, GRID),
+        (sigmoids(784, 192, 10), 50, H200, CLUSTERS),
+        (sigmoids(784, 100, 10), 10, H200, CLUSTERS),
+        (sigmoids(784, 100, 10), 10, A4000, GRID),
+        (sigmoids(784, 192, 10), 10, Chip(227 * 1024, 80, True), GRID),  # clusters of 48 blocks might not find room
     ],
 )
 def test_blocks_are_one_or_many_by_the_size_of_the_work(architecture, batch, chip, meeting):
@@ -138,7 +144,7 @@ def test_mistakes_show(mistake, emulator, monkeypatch):
         return replace(changed[0], before=tuple(changed[1:]))
 
     monkeypatch.setattr(dense_one_kernel, "source", mistaken)
-    made = LAYOUTS["a grid that keeps inputs"]
+    made = LAYOUTS["two clusters that keep inputs" if "cluster" in mistake else "a grid that keeps inputs"]
     try:
         found = max(errors(case_of_rule(rule), made=made, races=True) for rule in (OTHER_ADAM, MOMENTUM))
     except EmulationError as error:
@@ -181,7 +187,7 @@ def test_it_compiles_for_each_chip(case):
     name, widths, batch, rule = case
     chip, architectures = CHIPS[name]
     architecture = sigmoids(*widths)
-    text = source(plan(architecture, batch, chip, rule), architecture, batch, 2, rule)
+    text = source(plan(architecture, batch, chip, rule), architecture, batch, 4 if widths[0] % 4 == 0 else 2, rule)
     for arch in architectures:
         assert compile_check(text, arch)["dense_epoch"].spill_bytes <= MOST_SPILLED
 
@@ -194,7 +200,7 @@ def test_a_small_chip_refuses_what_a_large_one_takes(chip):
     architecture = sigmoids(784, 128, 10)
     refused(plan, architecture, 32, chip, ADAM, kind=DoesNotFitError)
     assert plan(architecture, 4, chip, ADAM).blocks <= chip.multiprocessors
-    assert plan(architecture, 32, H200, ADAM).meeting == GRID
+    assert plan(architecture, 32, H200, ADAM).meeting == CLUSTERS
 
 
 # ---- on a GPU

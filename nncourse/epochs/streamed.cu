@@ -44,18 +44,51 @@ using DeltasOf = typename Choice<layer(LAYER).deltas.part == 0, Deltas<LAYER>, I
 template <int LAYER>
 using WeightsOf = typename Choice<layer(LAYER).weights.part == 0, Weights<LAYER>, ImageWeights<LAYER>>::Type;
 
-template <int LAYER>
-__device__ void pool(const Memory& at) {
+// The largest of each window of a pool. Thread by thread, every APART of `count` windows, of which place_of(e) tells the
+// place in the map, or -1.
+template <int LAYER, int APART, typename PlaceOf>
+__device__ void pool(const Memory& at, int first, int count, PlaceOf place_of) {
     constexpr Row here = layer(LAYER), below = layer(LAYER - 1);
+    constexpr int FEW = 4;  // windows that are read before any is written: no read can pass a write
     const float* map = map_of<LAYER - 1>(at);
-    for (int e = blockIdx.x * THREADS + threadIdx.x; e < at.rows * numbers(LAYER); e += BLOCKS * THREADS) {
-        const int image = e / pixels(LAYER), y = e / here.width % here.height, x = e % here.width;
-        const float* corner = map + (image * below.height + y * here.k) * below.width + x * here.k;
-        float top = *corner;
+    for (; first < count; first += FEW * APART) {
+        float top[FEW];
+        int place[FEW];
 #pragma unroll
-        for (int p = 1; p < here.k * here.k; p++) top = fmaxf(top, corner[p / here.k * below.width + p % here.k]);
-        at.A[here.map_at + e] = top;
+        for (int c = 0; c < FEW; c++) {
+            place[c] = first + c * APART < count ? place_of(first + c * APART) : -1;
+            if (place[c] < 0) continue;
+            const int image = place[c] / pixels(LAYER), pixel = place[c] % pixels(LAYER);
+            const float* corner = map + image * pixels(LAYER - 1) + corner_of<LAYER>(pixel);
+            top[c] = *corner;
+#pragma unroll
+            for (int p = 1; p < here.k * here.k; p++) top[c] = fmaxf(top[c], corner[p / here.k * below.width + p % here.k]);
+        }
+#pragma unroll
+        for (int c = 0; c < FEW; c++)
+            if (place[c] >= 0) at.A[here.map_at + place[c]] = top[c];
     }
+}
+// Whether LAYER is a pool whose windows each lie in one tile of the convolution below.
+template <int LAYER>
+__device__ constexpr bool pools_in_tiles() {
+    if constexpr (LAYER < 2 || LAYER > LAYERS) return false;
+    else if constexpr (has_weights(LAYER) || !has_weights(LAYER - 1) || layer(LAYER - 1).forward.part == 0) return false;
+    else return Patch<ImageForward<LAYER - 1>>::LINES % layer(LAYER).k == 0;
+}
+// The windows in a tile that this block has just computed.
+template <int LAYER>
+__device__ void pool_of_tile(const Memory& at, int tile) {
+    using Part = Patch<ImageForward<LAYER - 1>>;
+    constexpr Row here = layer(LAYER);
+    constexpr int WIDE = Part::TILE.wide, WINDOWS = Part::LINES / here.k * here.width;
+    const int s0 = Part::first_sample(tile), y0 = Part::first_line(tile) / here.k, j0 = tile % Part::ACROSS * WIDE;
+    __syncthreads();
+    pool<LAYER, THREADS>(at, threadIdx.x, Part::SAMPLES * WIDE * WINDOWS, [&](int e) {
+        const int s = s0 + e / (WIDE * WINDOWS), j = j0 + e / WINDOWS % WIDE, y = y0 + e % WINDOWS / here.width;
+        const bool there = s < at.rows && j < here.channels && y < here.height;
+        return there ? ((s * here.channels + j) * here.height + y) * here.width + e % here.width : -1;
+    });
 }
 
 // The delta of output `o` from all outputs of its sample; from their z, for softmax.
@@ -148,8 +181,13 @@ __device__ void head(const Memory& at, float* shared) {
 
 template <int LAYER>
 __device__ void forward_of(const Memory& at, float* shared) {
-    if constexpr (has_weights(LAYER)) product_from<ForwardOf<LAYER>>(at, shared, blockIdx.x);
-    else pool<LAYER>(at);
+    if constexpr (pools_in_tiles<LAYER + 1>())
+        for (int tile = blockIdx.x; tile < Tiles<ForwardOf<LAYER>>::COUNT; tile += BLOCKS) {
+            image_product(at, shared, tile, ForwardOf<LAYER>{{at}});
+            pool_of_tile<LAYER + 1>(at, tile);
+        }
+    else if constexpr (has_weights(LAYER)) product_from<ForwardOf<LAYER>>(at, shared, blockIdx.x);
+    else pool<LAYER, BLOCKS * THREADS>(at, blockIdx.x * THREADS + threadIdx.x, at.rows * numbers(LAYER), [](int e) { return e; });
 }
 template <int LAYER>
 __device__ constexpr bool has_parts() {
@@ -207,8 +245,10 @@ network_epoch(float* parameters, float* M, float* V, const float* X, const float
         const Memory at = {parameters, M, V, A, D, parts, X + (size_t)start * numbers(0), Y + (size_t)start * OUTPUTS,
                            arrivals + 1, rows, numbers_of(rate, steps + start / BATCH + 1)};
         upwards<1, LAYERS - HAS_HEAD>([&](auto number) {
-            forward_of<number.number>(at, shared);
-            meet();
+            if constexpr (!pools_in_tiles<number.number>()) {
+                forward_of<number.number>(at, shared);
+                meet();
+            }
         });
         if constexpr (HAS_HEAD) {
             head(at, shared);

@@ -41,10 +41,10 @@ TILES = {
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # Cycles for a tile, for each round of its elements over the threads, and for a sum that blocks share. All of these were
 # fitted to some thousand products on an H100.
-BEGIN, ROUND, ARRIVE, ADD = 1_900, 500, 2_400, 45
-# The same for images, pixels × filters, with the multiplications in a cycle.
-IMAGE_TILES = {(128, 8): 26, (128, 16): 34, (128, 32): 45, (128, 64): 46, (256, 8): 30, (256, 16): 38}
-IMAGE_ROUND = 300
+BEGIN, ROUND, ARRIVE, ADD = 1_900, 200, 2_400, 45
+# The same for images, pixels × filters, with the multiplications in a cycle: much the same for all tiles.
+IMAGE_TILES = (128, 8), (128, 16), (128, 32), (128, 64), (256, 8), (256, 16), (256, 32)
+IMAGE_BEGIN, IMAGE_ROUND, IMAGE_RATE = 2_300, 100, 70
 MOST_STAGE = 9_216  # numbers of a stage
 
 
@@ -88,7 +88,8 @@ def image_tile(product: "Product", high: int, wide: int, channels: int) -> Tile:
     """A tile of a convolution's forward pass or deltas: lines of pixels × filters."""
     (height, width), fours = product.image, ceil(product.image[1] / 4)
     whole = height * fours * 4 <= high
-    lines, samples = (height, high // (height * fours * 4)) if whole else (high // (fours * 4), 1)
+    lines = height if whole else lines_of_band(height, high // (fours * 4))
+    samples = high // (height * fours * 4) if whole else 1
     down = ceil(product.batch / samples) if whole else product.batch * ceil(height / lines)
     pitch = ceil(max(fours * 4, width + product.k - 1) / 4) * 4
     patch = samples * channels * (lines + product.k - 1) * pitch
@@ -96,12 +97,18 @@ def image_tile(product: "Product", high: int, wide: int, channels: int) -> Tile:
     return Tile(high, wide, 1, channels, high * wide, down * ceil(product.columns / wide), stage)
 
 
+def lines_of_band(height: int, most: int) -> int:
+    """An even number of lines, at most so many, if that takes no more bands: a pool's windows then lie in one band."""
+    even = most // 2 * 2
+    return even if even and ceil(height / even) == ceil(height / most) else most
+
+
 def best_image_tile(product: "Product", blocks: int, most_stage: int) -> Tile | None:
     """The tile with which such a convolution takes the fewest cycles; None if its lines are too long for all."""
 
     def cycles(tile: Tile) -> float:
-        steps = product.channels * product.k**2 * tile.size / IMAGE_TILES[tile.high, tile.wide]
-        return ceil(tile.count / blocks) * (BEGIN + IMAGE_ROUND * tile.size / THREADS + steps)
+        steps = product.channels * product.k**2 * tile.size / IMAGE_RATE
+        return ceil(tile.count / blocks) * (IMAGE_BEGIN + IMAGE_ROUND * tile.size / THREADS + steps)
 
     found = []
     for high, wide in IMAGE_TILES:

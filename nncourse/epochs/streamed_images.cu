@@ -47,6 +47,11 @@ __device__ Position position_of(int thread) {
 
 // ---- sums over a filter's pixels: forward, and the deltas below, for which the filters are turned round
 
+// An even number of lines, at most so many, if that takes no more bands: a pool's windows then lie in one band.
+__device__ constexpr int lines_of_band(int height, int most) {
+    const int even = most / 2 * 2;
+    return even && divided_up(height, even) == divided_up(height, most) ? even : most;
+}
 // A tile has SAMPLES × LINES lines of pixels of the result × some filters. The images' part has k − 1 more lines, and as
 // many columns more; outside of the image it is 0. Lines are taken four pixels at a time: the last ones may be outside,
 // and their windows end in the next line, or behind the patch. No line is longer than it must be: where one begins right
@@ -57,7 +62,7 @@ struct Patch {
     static constexpr int HEIGHT = Product::HEIGHT, WIDTH = Product::WIDTH, K = Product::K, CHANNELS = TILE.part;
     static constexpr int FOURS = divided_up(WIDTH, 4), WINDOW = divided_up(K + 3, 4) * 4;
     static constexpr bool WHOLE_IMAGES = HEIGHT * FOURS * 4 <= TILE.high;
-    static constexpr int LINES = WHOLE_IMAGES ? HEIGHT : TILE.high / (FOURS * 4);
+    static constexpr int LINES = WHOLE_IMAGES ? HEIGHT : lines_of_band(HEIGHT, TILE.high / (FOURS * 4));
     static constexpr int SAMPLES = WHOLE_IMAGES ? TILE.high / (HEIGHT * FOURS * 4) : 1;
     static constexpr int BANDS = divided_up(HEIGHT, LINES), DOWN = WHOLE_IMAGES ? divided_up(BATCH, SAMPLES) : BATCH * BANDS;
     static constexpr int PITCH = divided_up(larger(FOURS * 4, WIDTH + K - 1), 4) * 4;
@@ -120,9 +125,9 @@ __device__ void image_product(const Memory& at, float* shared, int unit, const P
     }
     float sums[ROWS][OWN_COLUMNS] = {};
     Elements<Product, TILE.high, TILE.wide> own;
-    if (own.READS_AHEAD) own.read(of, tile, 0);
     __syncthreads();  // the tile before is no longer read
     for (int turn = 1 - STAGES; turn < turns; turn++) {  // before turn 0 copies only begin
+        if (turn == 0 && own.READS_AHEAD) own.read(of, tile, 0);
         if (turn >= 0) {
             wait_for_groups<STAGES - 2>();
             __syncthreads();
@@ -212,7 +217,7 @@ __device__ constexpr int own_filters(Tile tile, int k, int filters = 8) {
 // The parts of all blocks are added up in the next phase, by add_parts().
 template <int LAYER>
 struct ImageWeights : Weights<LAYER> {
-    static constexpr bool SUMMED_LATER = layer(LAYER).weights.split > 1;
+    static constexpr bool SUMMED_LATER = layer(LAYER).weights.split > 1, COLUMNS_IN_FOURS = false;
     static constexpr Row HERE = layer(LAYER), BELOW = layer(LAYER - 1);
     static constexpr Tile TILE = HERE.weights;
     static constexpr int K = HERE.k, LINES = TILE.part, CHANNELS = TILE.wide, BANDS = divided_up(HERE.height, LINES);
@@ -278,9 +283,9 @@ __device__ void image_product(const Memory& at, float* shared, int unit, const I
     constexpr int PARTS = THREADS / TILE.high;
     float sums[ROWS][K * K + 1] = {}, bias = 0.0f;
     Elements<Part, TILE.high, Part::WIDE> own;
-    if (own.READS_AHEAD) own.read(of, tile, 0);
     __syncthreads();  // the tile before is no longer read
     for (int turn = 1 - STAGES; turn < turns; turn++) {  // before turn 0 copies only begin
+        if (turn == 0 && own.READS_AHEAD) own.read(of, tile, 0);
         if (turn >= 0) {
             wait_for_groups<STAGES - 2>();
             __syncthreads();
@@ -341,19 +346,21 @@ struct Tiles<ImageWeights<LAYER>> {
     static constexpr int COUNT = ImageWeights<LAYER>::DOWN_TILES * ImageWeights<LAYER>::ACROSS;
 };
 
-// The sums of the parts of all blocks, and the step of the optimizer.
+// The sums of the parts of all blocks, and the step of the optimizer. Adjacent warps' elements go to different blocks: where
+// there are few elements of many parts, no multiprocessor has to read all of them.
 template <int LAYER>
 __device__ void add_parts(const Memory& at) {
     using Part = ImageWeights<LAYER>;
     constexpr int SPLIT = Part::TILE.split, SIZE = Part::TILE.high * Part::WIDE, ALL = Part::DOWN_TILES * Part::ACROSS * SIZE;
     const Part of = {{at}};
-    for (int e = blockIdx.x * THREADS + threadIdx.x; e < ALL; e += BLOCKS * THREADS) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (int e = (warp * BLOCKS + blockIdx.x) * 32 + lane; e < ALL; e += BLOCKS * THREADS) {
         int i, j;
         if (!of.place(e / SIZE, e % SIZE / Part::WIDE, e % Part::WIDE, i, j)) continue;
         const auto before = of.early(i, j);
         const float* parts = at.parts + Part::TILE.parts_at + e / SIZE * SPLIT * SIZE + e % SIZE;
         float sum = 0.0f;
-#pragma unroll 16
+#pragma unroll 64
         for (int s = 0; s < SPLIT; s++) sum += read_from_all(parts + s * SIZE);
         of.done(i, j, sum, before);
     }

@@ -31,12 +31,11 @@ __device__ bool is_last(int* arrivals, int blocks) {
 // for FEW of them at once, since no read can pass a write.
 template <typename Product, int HIGH, int WIDE>
 struct Elements {
-    static constexpr int SIZE = HIGH * WIDE, COUNT = divided_up(SIZE, THREADS), FEW = COUNT < 8 ? COUNT : 8;
-    // Where there are few, they are read before the sums are computed.
-    static constexpr bool READS_AHEAD = COUNT <= 4 && Product::TILE.split == 1, DOWN = Product::DOWN;
     using Early = decltype(((const Product*)nullptr)->early(0, 0));
-    int i[FEW], j[FEW];
-    bool there[FEW];
+    static constexpr int SIZE = HIGH * WIDE, COUNT = divided_up(SIZE, THREADS);
+    // Where they take few registers, they are read before the sums are computed.
+    static constexpr bool READS_AHEAD = COUNT * sizeof(Early) <= 64 && Product::TILE.split == 1, DOWN = Product::DOWN;
+    static constexpr int FEW = READS_AHEAD || COUNT < 8 ? COUNT : 8;
     Early before[FEW];
 
     // The place in the tile of a thread's element number `c`. Where all threads together are some whole columns, it is in
@@ -55,12 +54,15 @@ struct Elements {
         return SIZE % THREADS == 0 ? c < COUNT : c * THREADS + threadIdx.x < SIZE;
     }
 
+    __device__ static bool find(const Product& of, int tile, int c, int& i, int& j) {
+        i = j = 0;
+        return is_in_tile(c) && of.place(tile, row_of(c), column_of(c), i, j);
+    }
     __device__ void read(const Product& of, int tile, int first) {
 #pragma unroll
         for (int c = 0; c < FEW; c++) {
-            i[c] = j[c] = 0;
-            there[c] = is_in_tile(first + c) && of.place(tile, row_of(first + c), column_of(first + c), i[c], j[c]);
-            if (there[c]) before[c] = of.early(i[c], j[c]);
+            int i, j;
+            if (find(of, tile, first + c, i, j)) before[c] = of.early(i, j);
         }
     }
 };
@@ -74,27 +76,32 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
                        float (&sums)[ROWS][COLUMNS], Elements<Product, HIGH, WIDE>& own, RowOf row_of, ColumnOf column_of) {
     using Own = Elements<Product, HIGH, WIDE>;
     constexpr Tile TILE = Product::TILE;
-    constexpr int SPLIT = TILE.split, SIZE = HIGH * WIDE, PADDED = Own::DOWN ? WIDE * (HIGH + 4) : SIZE;
-    auto place_of = [](int row, int column) { return Own::DOWN ? column * (HIGH + 4) + row : row * WIDE + column; };
+    constexpr int SPLIT = TILE.split, SIZE = HIGH * WIDE, PITCH = Own::DOWN ? HIGH + 4 : WIDE + (WIDE == TILE.wide ? 8 : 0);
+    constexpr int PADDED = Own::DOWN ? WIDE * PITCH : HIGH * PITCH;
+    auto place_of = [](int row, int column) { return Own::DOWN ? column * PITCH + row : row * PITCH + column; };
     // Where the sums of all groups do not fit in shared memory, half of the groups hand theirs over first.
     constexpr bool HALVES = GROUPS * PADDED > SHARED;
     constexpr int LEFT_OVER = HALVES ? GROUPS / 2 : GROUPS;
     static_assert(LEFT_OVER * PADDED <= SHARED, "streamed.py reserves too little shared memory");
-    constexpr int FOUR = Own::DOWN ? 4 : 1;  // where rows lie down, those of a thread are adjacent in fours
+    static_assert(!HALVES || GROUPS % 2 == 0, "half of the groups hand their sums to the others");
+    // A thread's rows, or columns, may be adjacent in fours.
+    constexpr int DOWN_BY = Own::DOWN ? 4 : 1, ACROSS_BY = !Own::DOWN && Product::COLUMNS_IN_FOURS ? 4 : 1;
     auto each_of_own = [&](auto visit) {
 #pragma unroll
-        for (int a = 0; a < ROWS; a += FOUR)
+        for (int a = 0; a < ROWS; a += DOWN_BY)
 #pragma unroll
-            for (int b = 0; b < COLUMNS; b++)
+            for (int b = 0; b < COLUMNS; b += ACROSS_BY)
                 if (column_of(b) >= 0) visit(a, b, shared + group % LEFT_OVER * PADDED + place_of(row_of(a), column_of(b)));
     };
     auto write = [&](int a, int b, float* place) {
-        if constexpr (FOUR == 4) *(float4*)place = make_float4(sums[a][b], sums[a + 1][b], sums[a + 2][b], sums[a + 3][b]);
+        if constexpr (DOWN_BY == 4) *(float4*)place = make_float4(sums[a][b], sums[a + 1][b], sums[a + 2][b], sums[a + 3][b]);
+        else if constexpr (ACROSS_BY == 4)
+            *(float4*)place = make_float4(sums[a][b], sums[a][b + 1], sums[a][b + 2], sums[a][b + 3]);
         else *place = sums[a][b];
     };
     auto add = [&](int a, int b, const float* place) {
 #pragma unroll
-        for (int c = 0; c < FOUR; c++) sums[a + c][b] += place[c];
+        for (int c = 0; c < DOWN_BY * ACROSS_BY; c++) sums[DOWN_BY == 4 ? a + c : a][DOWN_BY == 4 ? b : b + c] += place[c];
     };
     __syncthreads();  // the last factors are no longer read
     if (HALVES) {
@@ -128,17 +135,19 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
         if constexpr (SPLIT == 1) {
 #pragma unroll
             for (int c = 0; c < Own::FEW; c++)
-                if (own.there[c]) found[c] = sum_of_groups(first + c);
+                if (Own::is_in_tile(first + c)) found[c] = sum_of_groups(first + c);
         } else {
 #pragma unroll 16 / Own::FEW
             for (int s = 0; s < SPLIT; s++)
 #pragma unroll
                 for (int c = 0; c < Own::FEW; c++)
-                    if (own.there[c]) found[c] += read_from_all(parts + s * SIZE + part_of(first + c));
+                    if (Own::is_in_tile(first + c)) found[c] += read_from_all(parts + s * SIZE + part_of(first + c));
         }
 #pragma unroll
-        for (int c = 0; c < Own::FEW; c++)
-            if (own.there[c]) of.done(own.i[c], own.j[c], found[c], own.before[c]);
+        for (int c = 0; c < Own::FEW; c++) {
+            int i, j;
+            if (Own::find(of, tile, first + c, i, j)) of.done(i, j, found[c], own.before[c]);
+        }
     }
 }
 
@@ -234,7 +243,6 @@ __device__ void product(const Memory& at, float* shared, int unit, const Product
     const int group = thread / MEMBERS, down = thread % MEMBERS / ACROSS, right = thread % ACROSS;
     float sums[ROWS][OWN_COLUMNS] = {};
     Elements<Product, HIGH, WIDE> own;
-    if (own.READS_AHEAD) own.read(of, tile, 0);
     __syncthreads();  // the tile before is no longer read
     if (Product::HAS_STEPS) {
         for (int turn = 0; turn < STAGES; turn++) prepare(turn);
@@ -242,6 +250,7 @@ __device__ void product(const Memory& at, float* shared, int unit, const Product
     }
 #pragma unroll
     for (int turn = 0; turn < STAGES - 1; turn++) copy(turn);
+    if (own.READS_AHEAD) own.read(of, tile, 0);
     for (int turn = 0; turn < turns; turn++) {
         wait_for_groups<STAGES - 2>();
         __syncthreads();
@@ -326,7 +335,7 @@ struct Forward {
     static constexpr Tile TILE = layer(LAYER).forward;
     static constexpr int COLUMNS = layer(LAYER).channels, WHOLE = inputs(LAYER), MOST_ROWS = BATCH * pixels(LAYER);
     static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = true;
-    static constexpr bool DOWN = !is_dense(LAYER), SUMMED_LATER = false;
+    static constexpr bool DOWN = !is_dense(LAYER), SUMMED_LATER = false, COLUMNS_IN_FOURS = !RIGHT_ALONG_K;
     static constexpr int LEFT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER - 1) : 1;
     static constexpr int RIGHT_FOUR = parameters_at_once(layer(LAYER).parameters_at, WHOLE);
     const Memory& at;
@@ -364,7 +373,7 @@ struct Deltas {
     static constexpr int PIXELS = is_dense(LAYER) ? 1 : pixels(LAYER - 1), MOST_ROWS = BATCH * PIXELS;
     static constexpr int WHOLE = HERE.channels * taps(LAYER);
     static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = false;
-    static constexpr bool DOWN = !is_dense(LAYER), SUMMED_LATER = false;
+    static constexpr bool DOWN = !is_dense(LAYER), SUMMED_LATER = false, COLUMNS_IN_FOURS = !RIGHT_ALONG_K;
     static constexpr int LEFT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER) : 1;
     static constexpr int RIGHT_FOUR = is_dense(LAYER) ? parameters_at_once(HERE.parameters_at, COLUMNS) : 1;
     const Memory& at;
@@ -410,7 +419,7 @@ struct Weights {
     static constexpr int INPUTS = inputs(LAYER), COLUMNS = INPUTS + 1, MOST_ROWS = layer(LAYER).channels;
     static constexpr int WHOLE = BATCH * pixels(LAYER);
     static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = !is_dense(LAYER), RIGHT_ALONG_K = !is_dense(LAYER);
-    static constexpr bool DOWN = false, SUMMED_LATER = false;
+    static constexpr bool DOWN = false, SUMMED_LATER = false, COLUMNS_IN_FOURS = !RIGHT_ALONG_K;
     static constexpr int LEFT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER) : at_once(0, pixels(LAYER));
     static constexpr int RIGHT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER - 1) : 1;
     struct Parameter {
@@ -418,6 +427,7 @@ struct Weights {
     };
     const Memory& at;
     const int rows = MOST_ROWS, depth = at.rows * pixels(LAYER);
+    const float mean = 1.0f / at.rows;
     const float *A = map_of<LAYER - 1>(at), *D = deltas_of<LAYER>(at);
 
     __device__ Step step(int k) const { return step_at(pixel_of_result<LAYER>(k)); }
@@ -444,7 +454,7 @@ struct Weights {
     }
     __device__ void done(int i, int j, float sum, Parameter own) const {
         const int place = place_of(i, j);
-        at.parameters[place] = moved(own.w, sum / at.rows, &own.m, &own.v, at.step);
+        at.parameters[place] = moved(own.w, sum * mean, &own.m, &own.v, at.step);
         if (HAS_M) at.M[place] = own.m;
         if (HAS_V) at.V[place] = own.v;
     }
