@@ -179,9 +179,11 @@ __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
     if (MEETING == CLUSTERS) return (sample / NEAR * width(2) + neuron) * NEAR + from % NEAR;
     return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
 }
-// CLUSTERS: where the sum of a cluster is told. Of its own cluster, a block adds up each NEAR-th sample, from its rank on.
+// CLUSTERS: where the sum of a cluster is told, beside those of the others, which are heard in fours. Of its own cluster, a
+// block adds up each NEAR-th sample, from its rank on.
+constexpr int FOURS = divided_up(FAR, 4);
 __device__ float* sum_at(float* meeting_place, int turn, int cluster, int sample, int neuron) {
-    return meeting_place + ((turn * FAR + cluster) * BATCH + sample) * width(2) + neuron;
+    return meeting_place + ((turn * BATCH + sample) * width(2) + neuron) * 4 * FOURS + cluster;
 }
 __device__ int summed_here() { return divided_up(BATCH - (int)blockIdx.x % NEAR, NEAR); }
 // The parts that a block of this cluster adds up. The emulator keeps them behind the sums, in global memory.
@@ -287,15 +289,19 @@ __device__ void tell_sums(Shared& at, float* meeting_place, int step) {
         for (int from = 0; from < NEAR; from++) sum += parts[from];
         const int sample = e / width(2) * NEAR + rank, neuron = e % width(2);
         tell(sum_at(meeting_place, step % 2, cluster, sample, neuron), sum, step / 2 + 1);
+        if (cluster == 0)  // in the place of clusters that are not there
+            for (int other = FAR; other < 4 * FOURS; other++)
+                tell(sum_at(meeting_place, step % 2, other, sample, neuron), 0.0f, step / 2 + 1);
     }
     __syncwarp();  // otherwise threads that have nothing to tell poll already, and hold up those of their warp that have
 }
 // CLUSTERS: the activations of layer 2 of a sample, from the sums of all clusters.
 __device__ void hear_sums(const Shared& at, float* meeting_place, int step, int s, int member, float* a) {
     constexpr int NEURONS_2 = width(2), COUNT = NEURONS_2 ? divided_up(NEURONS_2, GROUP) : 1, FIRST_2 = place(2);
-    float sums[COUNT * FAR];
+    float4 sums[COUNT * FOURS];
     auto place = [&](int i) {
-        return sum_at(meeting_place, step % 2, i % FAR, min(s, BATCH - 1), min(i / FAR * GROUP + member, NEURONS_2 - 1));
+        const int sample = min(s, BATCH - 1), neuron = min(i / FOURS * GROUP + member, NEURONS_2 - 1);
+        return (const float4*)sum_at(meeting_place, step % 2, i % FOURS * 4, sample, neuron);
     };
     listen(sums, place);
     hear(sums, step / 2 + 1, place);
@@ -304,7 +310,10 @@ __device__ void hear_sums(const Shared& at, float* meeting_place, int step, int 
         const int j = c * GROUP + member;
         float z = at.b[FIRST_2 + min(j, NEURONS_2 - 1)];
 #pragma unroll
-        for (int cluster = 0; cluster < FAR; cluster++) z += sums[c * FAR + cluster];
+        for (int four = 0; four < FOURS; four++) {
+            const float4 of = sums[c * FOURS + four];
+            z += (of.x + of.y) + (of.z + of.w);
+        }
         if (j < NEURONS_2) a[j] = activate(activation(2), z);
     }
 }

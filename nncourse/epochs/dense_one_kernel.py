@@ -180,7 +180,8 @@ def meeting_size(made: Plan, architecture: DenseArchitecture, batch: int) -> int
     if made.meeting == CLUSTER:
         return _parts(made, architecture, batch)
     if made.meeting == CLUSTERS:
-        return 2 * made.blocks // NEAR * batch * n_second + made.blocks * _parts(made, architecture, batch)
+        clusters = 4 * ceil(made.blocks / NEAR / 4)  # their sums are heard in fours
+        return 2 * clusters * batch * n_second + made.blocks * _parts(made, architecture, batch)
     padded = [4 * ceil(n / 4) for n in above]
     return batch * (made.blocks * n_second + 2 * sum(padded) - padded[-1])
 

@@ -113,7 +113,13 @@ __device__ float marked(float number, int turn) {
     return __int_as_float((__float_as_int(number) & ~1) | (turn & 1));
 }
 __device__ float unmarked(float number) { return __int_as_float(__float_as_int(number) & ~1); }
+__device__ float4 unmarked(float4 four) {
+    return make_float4(unmarked(four.x), unmarked(four.y), unmarked(four.z), unmarked(four.w));
+}
 __device__ bool is_of(float number, int turn) { return ((__float_as_int(number) ^ turn) & 1) == 0; }
+__device__ bool is_of(float4 four, int turn) {
+    return is_of(four.x, turn) && is_of(four.y, turn) && is_of(four.z, turn) && is_of(four.w, turn);
+}
 
 __device__ void tell(float* place, float number, int turn) {
 #ifdef CUDA_ON_CPU
@@ -133,14 +139,14 @@ __device__ void tell(float4* place, float4 four, int turn) {
 }
 
 // Reads numbers[i] from place(i), whether or not it is of this turn yet.
-template <int COUNT, typename Place>
-__device__ void listen(float (&numbers)[COUNT], Place place) {
+template <typename Number, int COUNT, typename Place>
+__device__ void listen(Number (&numbers)[COUNT], Place place) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) numbers[i] = read_from_all(place(i));
 }
 // Repeats listen() until all numbers are of this turn.
-template <int COUNT, typename Place>
-__device__ void hear(float (&numbers)[COUNT], int turn, Place place) {
+template <typename Number, int COUNT, typename Place>
+__device__ void hear(Number (&numbers)[COUNT], int turn, Place place) {
     for (;;) {
         bool all = true;
 #pragma unroll
