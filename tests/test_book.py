@@ -243,7 +243,7 @@ def test_each_notebook_can_be_downloaded_without_outputs(book):
         wanted = nbformat.read(edition(book.language).notebooks / f"{name}.ipynb", as_version=4)
         assert [cell.source for cell in there.cells] == [cell.source for cell in wanted.cells]
         assert f"git clone {ADDRESS}" in re.sub(r"<[^>]+>", "", page.text)
-        assert repository.hosts(ADDRESS, f"{name}.ipynb")["Binder"] in links
+        assert repository.hosts(ADDRESS, f"{name}.ipynb", book.language)["Binder"] in links
 
 
 def test_without_an_address_the_box_has_no_link_out_of_the_book():

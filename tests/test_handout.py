@@ -89,6 +89,14 @@ def test_the_address_is_one_setting(tmp_path):
     assert list(repository.hosts("https://course.example/c")) == ["Binder"]  # Codespaces are for GitHub
 
 
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_a_link_opens_the_copy_in_the_language_of_the_hand_out(language, monkeypatch):
+    """binder/postBuild makes these copies."""
+    made = (ROOT / "binder" / "postBuild").read_text("utf-8")
+    assert f"nncourse notebooks {repository.copy_name(language)}\n" in made
+    assert f"tree%2F{repository.copy_name(language)}%2F" in readme.text(language, "https://course.example/c")
+
+
 def test_the_version_changes_with_a_notebook_and_not_with_its_outputs():
     def version(cells: list) -> str:
         files = {NOTEBOOK: handout.to_bytes(v4.new_notebook(cells=cells))}

@@ -19,11 +19,11 @@ from typing import Any
 
 from nnclassroom.handing_out import old_names, update
 from nnclassroom.handing_out.handout import MANIFEST, cell_hashes, clean, manifest_of, parsed
+from nnclassroom.handing_out.repository import COPY, copy_name
 from nncourse.errors import CourseError, reason_of
 from nncourse.language import ENGLISH, SHIPPED
 
-NOTEBOOKS, COPY = "notebooks", "my_notebooks"
-COPIES = {"es": "mis_cuadernos"}  # of other languages; else COPY and the language
+NOTEBOOKS = "notebooks"
 Files = dict[str, bytes]  # notebooks by their names
 
 
@@ -37,7 +37,7 @@ def folder_of(root: Path, language: str = ENGLISH) -> Path:
         return Path(named).absolute()
     if (root / MANIFEST).is_file():
         return root / NOTEBOOKS
-    name = COPY if language == ENGLISH else COPIES.get(language, f"{COPY}_{language}")
+    name = copy_name(language)
     beside = root / name
     own = root != SHIPPED and os.access(beside if beside.exists() else root, os.W_OK)
     return beside if own else Path.home() / name

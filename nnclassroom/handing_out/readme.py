@@ -64,7 +64,7 @@ def text(language: str, address: str = "") -> str:
     words, more = in_language(language, __name__, TEXT + PARTED + ADDRESS).split(PARTED)
     if not address:
         return words
-    links = ", ".join(f"[{name}]({link})" for name, link in hosts(address).items())
+    links = ", ".join(f"[{name}]({link})" for name, link in hosts(address, language=language).items())
     return words + more.format(address=address, links=links)
 
 

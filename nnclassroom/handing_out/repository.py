@@ -6,6 +6,14 @@ from typing import Any
 from urllib.parse import quote
 
 from nncourse.errors import CourseError
+from nncourse.language import ENGLISH, current
+
+COPY, COPIES = "my_notebooks", {"es": "mis_cuadernos"}  # folders of a student's copy, in English and other languages
+
+
+def copy_name(language: str = ENGLISH) -> str:
+    """The folder of a student's copy of the notebooks in this language."""
+    return COPY if language == ENGLISH else COPIES.get(language, f"{COPY}_{language}")
 
 
 def settings(root: Path) -> dict[str, Any]:
@@ -24,15 +32,16 @@ def address(root: Path, named: str | None = None) -> str:
     return found.rstrip("/").removesuffix(".git")
 
 
-def hosts(address: str, notebook: str = "") -> dict[str, str]:
+def hosts(address: str, notebook: str = "", language: str | None = None) -> dict[str, str]:
     """Links that run the repository without an installation, by the name of the host; {} without an address.
 
     notebook: the file's name, which Binder then opens.
+    language: of the notebooks; None: that of this process.
     """
     if not address:
         return {}
     binder = f"https://mybinder.org/v2/git/{quote(address, safe='')}/HEAD"
-    path = quote(f"lab/tree/my_notebooks/{notebook}", safe="")
+    path = quote(f"lab/tree/{copy_name(language or current())}/{notebook}", safe="")
     found = {"Binder": f"{binder}?urlpath={path}"}
     on_github = address.removeprefix("https://github.com/")
     return found | ({"Codespaces": f"https://codespaces.new/{on_github}"} if on_github != address else {})

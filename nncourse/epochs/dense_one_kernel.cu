@@ -16,7 +16,8 @@
 //
 //   Layer 1, usually the widest, is distributed over the threads of all blocks. A thread keeps NEURONS × 4 QUADS of its
 //   weights in registers. LANES threads of a warp, and WARPS_K warps, share the inputs of a neuron. The samples pass
-//   through shared memory: each warp copies the inputs that it needs while the previous step is being computed.
+//   through shared memory: each warp copies the inputs that it needs while the previous step is being computed, or the
+//   GPU's copy engine copies all of them.
 //
 //   The layers above are small. Their weights are in shared memory, and every block computes all of these layers. Of
 //   layer 2 it holds only the weights of its own neurons of layer 1. GROUP threads of a warp take a sample through all
@@ -179,12 +180,12 @@ __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
     if (MEETING == CLUSTERS) return (sample / NEAR * width(2) + neuron) * NEAR + from % NEAR;
     return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
 }
-// CLUSTERS: where the sum of a cluster is told, beside those of the others, which are heard in fours. Of its own cluster, a
-// block adds up each NEAR-th sample, from its rank on.
+// CLUSTERS: where the sum of a cluster is told, beside those of the others, which are heard in fours.
 constexpr int FOURS = divided_up(FAR, 4);
 __device__ float* sum_at(float* meeting_place, int turn, int cluster, int sample, int neuron) {
     return meeting_place + ((turn * BATCH + sample) * width(2) + neuron) * 4 * FOURS + cluster;
 }
+// A block adds up its cluster's parts of each NEAR-th sample, from its rank on: so many samples.
 __device__ int summed_here() { return divided_up(BATCH - (int)blockIdx.x % NEAR, NEAR); }
 // The parts that a block of this cluster adds up. The emulator keeps them behind the sums, in global memory.
 __device__ float* parts_of(Shared& at, float* meeting_place, int rank) {

@@ -6,7 +6,8 @@
 //
 // This text is compiled for each network: all sizes are constants. A step consists of phases, after each of which all
 // blocks meet:
-//   forward    A = σ(A_below Wᵀ + b), or a pool, of each layer in turn
+//   forward    A = σ(A_below Wᵀ + b), or a pool, of each layer in turn; a pool together with the convolution below it, if
+//              each of its windows lies in a tile
 //   head       the output layer, its deltas, and the deltas below: a block takes some samples through all of these
 //   deltas     dC/dZ of the layer below, from the last layer to the second; in the same phase the weights of the layer
 //              above, which nothing reads any more in this step

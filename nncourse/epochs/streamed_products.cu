@@ -78,6 +78,7 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
     constexpr Tile TILE = Product::TILE;
     constexpr int SPLIT = TILE.split, SIZE = HIGH * WIDE, PITCH = Own::DOWN ? HIGH + 4 : WIDE + (WIDE == TILE.wide ? 8 : 0);
     constexpr int PADDED = Own::DOWN ? WIDE * PITCH : HIGH * PITCH;
+    // Padded: the threads of a warp write to different banks.
     auto place_of = [](int row, int column) { return Own::DOWN ? column * PITCH + row : row * PITCH + column; };
     // Where the sums of all groups do not fit in shared memory, half of the groups hand theirs over first.
     constexpr bool HALVES = GROUPS * PADDED > SHARED;
