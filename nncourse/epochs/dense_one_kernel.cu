@@ -240,6 +240,7 @@ __device__ float* told_at(float* meeting_place, int s) { return meeting_place + 
 __device__ void tell_all(Shared& at, float* meeting_place, int step, int s, int lane) {
     float* row = told_at(meeting_place, s);
     for (int c = lane; c < TOLD; c += 32) tell(row + c, told(at, step % 2, s, c), step + 1);
+    __syncwarp();  // see tell_sums()
 }
 // A group waits for what is told about its sample.
 __device__ void hear_all(Shared& at, float* meeting_place, int step, int s, int member) {
@@ -715,10 +716,12 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                     }
                     __syncwarp();
                 }
-                if constexpr (MEETING != ALONE)
+                if constexpr (MEETING != ALONE) {
                     weighted_sums<2>(at, a, member, [&](int neuron, int share, bool there, float z) {
                         if (there) hand_over(at, meeting_place, step, s, neuron, share, z);
                     });
+                    __syncwarp();  // see tell_sums()
+                }
             });
         // The next batch is copied while the blocks exchange: earlier copies would delay their numbers.
         if (PRIVATE && STAGES == 2 && works && !ENGINE)
