@@ -29,6 +29,11 @@ def barriers(made: Plan) -> dict[str, int]:
     return {"block": 2} | EXCHANGES[made.meeting]
 
 
+def blocks_at(barrier: str, made: Plan) -> int:
+    """The blocks that meet at a barrier of this name."""
+    return 1 if barrier == "block" else NEAR if barrier == "cluster" and made.meeting == CLUSTERS else made.blocks
+
+
 def shared_bytes_a_step(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
     """Minimal bytes written to and read from one block's shared memory in a step.
 
@@ -144,7 +149,7 @@ def measured_barriers(made: Plan) -> dict[str, float]:
 
     found = {}
     for name in barriers(made):
-        blocks = {"block": 1, "cluster": NEAR}.get(name, made.blocks)
+        blocks = blocks_at(name, made)
         rounds = 100_000 if name == "block" else 10_000
         found[f"{name}_barrier"] = best(barrier(name, blocks, made.threads, rounds, cupy)[0]) / rounds
     return found
@@ -164,7 +169,7 @@ def measure(cases: list[tuple]) -> dict[str, list[dict]]:
         network = "-".join(map(str, architecture.sizes))
         floors.append({"network": network, "batch": batch, **floor(made, architecture, batch, rates | found)})
         for name, value in found.items():
-            blocks = {"block_barrier": 1, "cluster_barrier": NEAR}.get(name, made.blocks)
+            blocks = blocks_at(name.removesuffix("_barrier"), made)
             parts[f"{name.replace('_', ' ')} of {blocks} × {made.threads} threads"] = value, "s"
     described = [{"what": what, "value": value, "unit": unit} for what, (value, unit) in parts.items()]
     return {"floors": floors, "parts": described}

@@ -220,6 +220,30 @@ def test_layouts_are_right_on_the_gpu(gpu, made):
     close_to_reference(case_of(SIZES, 13, 5), made=made)
 
 
+WIDE_SECOND = DenseArchitecture((12, 16, 20, 2), ("sigmoid", "tanh", "sigmoid"), "mse")
+BY_ENGINE = Plan(16, CLUSTERS, 64, 4, 1, 1, 5, 8, 2)  # rows of 12 inputs, which the copy engine takes
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize(("n", "batch"), [(11, 5), (16, 5), (41, 20)])
+def test_rows_copied_by_the_engine_are_right_on_the_gpu(gpu, n, batch, keeps):
+    """Fewer samples than a cluster has blocks, and more; one in the last batch; layer 2 is wider than a group."""
+    close_to_reference(case_of(WIDE_SECOND, n, batch), made=replace(BY_ENGINE, keeps=keeps))
+
+
+@pytest.mark.skipif(why_no_nvrtc() is not None, reason="no NVRTC")
+@pytest.mark.parametrize("keeps", [True, False])
+def test_what_the_engine_needs_compiles(keeps):
+    text = source(replace(BY_ENGINE, keeps=keeps), WIDE_SECOND, 20, 4)
+    assert compile_check(text, "sm_90")["dense_epoch"].spill_bytes == 0
+
+
+def test_many_neurons_in_layer_2_are_not_heard_at_a_time():
+    """Their sums would not fit into registers."""
+    assert plan(sigmoids(784, 192, 64, 10), 2, H200).meeting == CLUSTERS
+    assert plan(sigmoids(784, 192, 512, 10), 2, H200).meeting == GRID
+
+
 @pytest.mark.parametrize("chip", [None, A4000], ids=["this GPU", "as on an RTX A4000"])
 @pytest.mark.parametrize(
     ("sizes", "batch"), [((30, 60, 10, 1), 10), ((784, 30, 10), 10), ((784, 192, 10), 50)], ids=["A", "B", "D"]

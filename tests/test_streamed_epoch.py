@@ -9,6 +9,7 @@ from refusals import refused
 
 from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
 from nnclassroom.judge import check
+from nncourse.architecture import Windows
 from nncourse.epochs import streamed as module
 from nncourse.epochs.dense_one_kernel import Chip
 from nncourse.epochs.network import ADAM, CROSS, MOMENTUM, NETWORKS, PLAIN, POOL_2, SAME_3, SAME_5, network_epoch, sizes
@@ -135,9 +136,11 @@ def test_what_does_not_fit_is_refused_in_one_line():
 
 @pytest.mark.parametrize("name", LARGE)
 def test_large_networks_learn_what_training_steps_do(name, gpu):
-    """Of three cases one is equal to rounding. In others rounding may decide which pixel of a window is the largest."""
+    """To rounding; with pools in two of three cases: rounding may decide which pixel of a window is the largest."""
     differences = [difference_from_steps(LARGE[name], seed) for seed in range(3)]
-    assert min(differences) < 2e-6 and max(differences) < 1e-3
+    pools = any(isinstance(layer, Windows) for layer in LARGE[name]["architecture"].layers)
+    assert sum(difference < 2e-6 for difference in differences) >= (2 if pools else 3)
+    assert max(differences) < 1e-3
 
 
 def difference_from_steps(case, seed):

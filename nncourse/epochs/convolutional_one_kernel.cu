@@ -640,7 +640,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             rates.step = rate / (float)(1.0 - power_1);
             rates.correction = 1.0f / (float)(1.0 - power_2);
         }
-        __syncwarp();  // otherwise threads that have told everything poll already, and hold up those of their warp that have not
+        __syncwarp();  // otherwise threads that have told everything poll, and hold up the others of their warp
         begin_to_listen();
         constexpr int S_GROUPS = most(1, THREADS / fours(INPUTS + 1)), WIDE = THREADS / S_GROUPS;  // threads that share an input
         constexpr int EACH_GROUP = divided_up(BATCH, S_GROUPS), AHEAD = least(EACH_GROUP, 16);

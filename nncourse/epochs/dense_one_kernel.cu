@@ -4,7 +4,8 @@
 //   ALONE    one block: no block waits for another
 //   CLUSTER  layer 1 over 8 blocks, which write to each other's shared memory (from Hopper on)
 //   GRID     layer 1 over up to 48 blocks, which exchange through global memory (any GPU)
-//   CLUSTERS the same, where each cluster of 8 blocks adds up its sums before it exchanges them (from Hopper on)
+//   CLUSTERS as GRID, but each cluster of 8 blocks first adds up its sums, and every block takes all samples through the
+//            layers above (from Hopper on)
 // dense_one_kernel.py chooses one by the amount of work.
 //
 //   nncourse check dense_sgd_epoch --kernel one_kernel   (--emulate without a GPU)
@@ -114,13 +115,14 @@ constexpr int LAST = place(LAYERS);     // offset of the outputs among them
 constexpr int SECOND = place(2), ACTIVATED = LAST - SECOND, TOLD = ACTIVATED + ALL - SECOND;
 
 constexpr int NEAR = 8, FAR = divided_up(BLOCKS, NEAR);  // CLUSTERS: blocks of a cluster, number of clusters
+static_assert(MEETING != CLUSTERS || BLOCKS % NEAR == 0, "a cluster is not whole");
 constexpr int PARTS = MEETING == CLUSTER    ? BLOCKS * width(2) * 2 * ROWS
                       : MEETING == CLUSTERS ? NEAR * width(2) * divided_up(BATCH, NEAR)
                                             : 1;
 
 struct Shared {
     unsigned long long copied[2];                  // barriers that count the bytes of inputs, one for each stage
-    unsigned long long handed_over[2];             // barriers that count the bytes of partial sums, used alternately
+    unsigned long long handed_over[2];             // the same of partial sums: CLUSTER uses both alternately, CLUSTERS one
     float x[STAGES][COPIES][BATCH][ZEROS + 4];     // inputs of the batch
     float w[weights_at(LAYERS + 1) + 4];           // weights of layers 2 and above
     float a[2][ROWS][odd_fours(ALL)];              // activations, used alternately: a slow warp may still update
@@ -171,7 +173,8 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
 //            meeting.cu. Nobody sends again before it has heard of all samples.
 //   CLUSTERS it sends those of a sample to one block of its cluster, which adds them up and tells all blocks the sum.
 //            Every block takes every sample through the layers above: one exchange, an eighth of the numbers that all
-//            blocks would tell. Two buffers are used alternately, as for CLUSTER.
+//            blocks would tell. The sums alternate between two buffers. The parts need one: nobody sends any again before
+//            it has heard all sums.
 #if (MEETING == CLUSTER || MEETING == CLUSTERS) && !defined(CUDA_ON_CPU)
 #define BY_CLUSTER
 #endif
@@ -187,7 +190,8 @@ __device__ float* sum_at(float* meeting_place, int turn, int cluster, int sample
 }
 // A block adds up its cluster's parts of each NEAR-th sample, from its rank on: so many samples.
 __device__ int summed_here() { return divided_up(BATCH - (int)blockIdx.x % NEAR, NEAR); }
-// The parts that a block of this cluster adds up. The emulator keeps them behind the sums, in global memory.
+// The parts that the block of this rank in its cluster adds up; on a GPU this block's own, whatever the rank. The emulator
+// keeps them behind the sums, in global memory.
 __device__ float* parts_of(Shared& at, float* meeting_place, int rank) {
 #ifdef BY_CLUSTER
     return at.parts;
@@ -497,9 +501,9 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     for (int q = 0; q < QUADS; q++) column[q] = min(first_k + k0 + q * 4 * LANES, ZEROS);
     const int own = min(OWN, width(1) - block * OWN);  // the last blocks may have fewer, or none
 
-    // The inputs of a batch are loaded in one of three ways. If there is room for two batches, the next one is copied
-    // while this one is used: by all threads, or by each warp what it needs itself (PRIVATE). Otherwise each warp
-    // replaces its inputs, sample by sample, after their last use.
+    // The inputs of a batch are loaded in one of four ways. If there is room for two batches, the next one is copied
+    // while this one is used: by all threads, by each warp what it needs itself (PRIVATE), or by the copy engine (ENGINE).
+    // Otherwise each warp replaces its inputs, sample by sample, after their last use.
     const int copy = STAGES == 1 ? warp_j % COPIES : 0;  // the copy that this warp reads
     auto fetch = [&](int stage, int start) {
         constexpr int in_row = width(0) / COPY;
@@ -513,7 +517,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     // A small batch goes through registers: loaded at the beginning of a step, stored to shared memory at its end.
     constexpr int INPUTS = BATCH * width(0), TARGETS = BATCH * OUTPUTS;
     constexpr int X_HELD = divided_up(INPUTS, THREADS), Y_HELD = divided_up(TARGETS, THREADS);
-    constexpr bool HOLDS = STAGES == 2 && X_HELD <= 4 && !PRIVATE;
+    constexpr bool HOLDS = STAGES == 2 && X_HELD <= 4 && !PRIVATE && !ENGINE;
     float x_next[X_HELD], y_next[Y_HELD];
     auto ask = [&](int start) {
         const float *x = X + (size_t)start * width(0), *y = Y + (size_t)start * OUTPUTS;
@@ -633,7 +637,8 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
         if (RULE == ADAM && IDLE && thread == THREADS - 1) at.numbers[turn] = numbers_of(rate, steps + step + 1);
         if (ENGINE) {
             if (works) wait_for_rows(at, step);
-            // With KEEPS all blocks have read the other stage before they told their last sums, which this block has heard.
+            // With KEEPS every block of the cluster had read the other stage before it handed over its last parts, and this
+            // block has heard the sums of these.
             if (KEEPS) copy_rows(at, 1 - stage, X, next, n);
         } else if (PRIVATE && STAGES == 2) {
             wait_for_copies();

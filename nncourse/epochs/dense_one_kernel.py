@@ -32,6 +32,7 @@ MOST_SAMPLES = 48  # sums that a thread holds at a time
 OTHER_REGISTERS = {ALONE: 32, CLUSTER: 32, GRID: 48, CLUSTERS: 48}
 SPREAD = 65_536  # multiplications of layer 1 in a forward pass from which several blocks pay for their synchronisation
 NEAR = 8  # blocks of a cluster: as many as every GPU with clusters supports
+MOST_HEARD = 12  # fours of sums that a thread hears from clusters at a time: more would not fit into registers
 MOST_ABOVE = 250_000  # multiplications of a step above layer 1; with 500,000 it took three times as long as streamed
 
 
@@ -86,6 +87,8 @@ def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = P
     for blocks, meeting in choices:
         for stages in (chosen["stages"],) if "stages" in chosen else (2, 1):
             made = _layout(architecture, batch, blocks, meeting, stages, rule, chosen)
+            if made and meeting == CLUSTERS and _heard(made, architecture) > MOST_HEARD:
+                made = None
             for memory in (IN_SHARED, IN_GLOBAL) if made and made.memory else (IN_REGISTERS,):
                 made = made and replace(made, memory=chosen.get("memory", memory))
                 if made and shared_bytes(made, architecture, batch, rule) <= chip.shared_bytes:
@@ -180,10 +183,19 @@ def meeting_size(made: Plan, architecture: DenseArchitecture, batch: int) -> int
     if made.meeting == CLUSTER:
         return _parts(made, architecture, batch)
     if made.meeting == CLUSTERS:
-        clusters = 4 * ceil(made.blocks / NEAR / 4)  # their sums are heard in fours
-        return 2 * clusters * batch * n_second + made.blocks * _parts(made, architecture, batch)
+        sums = 4 * _fours_of_clusters(made) * batch * n_second
+        return 2 * sums + made.blocks * _parts(made, architecture, batch)
     padded = [4 * ceil(n / 4) for n in above]
     return batch * (made.blocks * n_second + 2 * sum(padded) - padded[-1])
+
+
+def _heard(made: Plan, architecture: DenseArchitecture) -> int:
+    """The fours of sums of layer 2 that a thread hears from all clusters, for a sample."""
+    return ceil(architecture.sizes[2] / made.group) * _fours_of_clusters(made)
+
+
+def _fours_of_clusters(made: Plan) -> int:
+    return ceil(made.blocks / NEAR / 4)
 
 
 def _parts(made: Plan, architecture: DenseArchitecture, batch: int) -> int:

@@ -12,8 +12,8 @@
 // PTX uses a separate address space for shared memory.
 __device__ unsigned shared_address(const void* place) { return (unsigned)__cvta_generic_to_shared(place); }
 
-// A counter completes a phase when the expected number of bytes has arrived. One thread initialises it. What this thread
-// has written to shared memory before, or seen written, cannot be written after what the copy engine copies later.
+// A counter completes a phase when the expected number of bytes has arrived. One thread initialises it. Writes to shared
+// memory before this call, by this thread or before a barrier that it has passed, come before later copies by the engine.
 __device__ void make_counter(unsigned long long* counter) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(counter)) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");

@@ -83,6 +83,7 @@ __device__ void pool_of_tile(const Memory& at, int tile) {
     using Part = Patch<ImageForward<LAYER - 1>>;
     constexpr Row here = layer(LAYER);
     constexpr int WIDE = Part::TILE.wide, WINDOWS = Part::LINES / here.k * here.width;
+    static_assert(Part::TILE.split == 1, "a block has the whole sums of a tile");
     const int s0 = Part::first_sample(tile), y0 = Part::first_line(tile) / here.k, j0 = tile % Part::ACROSS * WIDE;
     __syncthreads();
     pool<LAYER, THREADS>(at, threadIdx.x, Part::SAMPLES * WIDE * WINDOWS, [&](int e) {

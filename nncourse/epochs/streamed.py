@@ -98,7 +98,7 @@ def image_tile(product: "Product", high: int, wide: int, channels: int) -> Tile:
 
 
 def lines_of_band(height: int, most: int) -> int:
-    """An even number of lines, at most so many, if that takes no more bands: a pool's windows then lie in one band."""
+    """An even number of lines, at most so many, if that takes no more bands: windows of 2 x 2 then lie in one band."""
     even = most // 2 * 2
     return even if even and ceil(height / even) == ceil(height / most) else most
 

@@ -47,7 +47,7 @@ __device__ Position position_of(int thread) {
 
 // ---- sums over a filter's pixels: forward, and the deltas below, for which the filters are turned round
 
-// An even number of lines, at most so many, if that takes no more bands: a pool's windows then lie in one band.
+// An even number of lines, at most so many, if that takes no more bands: windows of 2 × 2 then lie in one band.
 __device__ constexpr int lines_of_band(int height, int most) {
     const int even = most / 2 * 2;
     return even && divided_up(height, even) == divided_up(height, most) ? even : most;
