@@ -11,7 +11,7 @@ from nncourse.language import ENGLISH, current
 COPY, COPIES = "my_notebooks", {"es": "mis_cuadernos"}  # folders of a student's copy, in English and other languages
 
 
-def copy_name(language: str = ENGLISH) -> str:
+def copy_name(language: str) -> str:
     """The folder of a student's copy of the notebooks in this language."""
     return COPY if language == ENGLISH else COPIES.get(language, f"{COPY}_{language}")
 

@@ -73,15 +73,16 @@ constexpr bool IDLE = THREADS > WORKERS * 32;  // whether a warp has nothing to 
 constexpr bool DIRECT = RULE == SGD && !HAS_V;  // W <- W - rate G: each sample's part of G is subtracted at once
 static_assert(WORKERS * 32 <= THREADS, "too few threads for the weights of layer 1");
 static_assert(STAGES == 2 || !KEEPS, "inputs are replaced after their last use");
-// Each warp copies the inputs that it needs itself, so it waits for no other warp's copies.
-constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && (MEETING == GRID || MEETING == CLUSTERS));
-// Or the GPU's copy engine copies whole rows: see copy_rows().
+// Inputs are copied by the GPU's copy engine in whole rows, see copy_rows(); by each warp those that it needs itself, so it
+// waits for no other warp's copies; or by all threads.
 #if MEETING == CLUSTERS && STAGES == 2 && COPY == 4 && !defined(CUDA_ON_CPU)
 #define BY_ENGINE
 constexpr bool ENGINE = true;
 #else
 constexpr bool ENGINE = false;
 #endif
+constexpr bool PRIVATE = STAGES == 1 || (WARPS_J == 1 && (MEETING == GRID || MEETING == CLUSTERS) && !ENGINE);
+constexpr bool BY_ALL = !PRIVATE && !ENGINE;
 
 // The part of layer `layer` that a block keeps, and its offset in a row of all layers or among all weights. Elements
 // are read as float4: every layer and every row of weights begins at a multiple of 4, and is padded with zeros.
@@ -517,7 +518,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     // A small batch goes through registers: loaded at the beginning of a step, stored to shared memory at its end.
     constexpr int INPUTS = BATCH * width(0), TARGETS = BATCH * OUTPUTS;
     constexpr int X_HELD = divided_up(INPUTS, THREADS), Y_HELD = divided_up(TARGETS, THREADS);
-    constexpr bool HOLDS = STAGES == 2 && X_HELD <= 4 && !PRIVATE && !ENGINE;
+    constexpr bool HOLDS = BY_ALL && X_HELD <= 4, FETCHES = BY_ALL && !HOLDS;
     float x_next[X_HELD], y_next[Y_HELD];
     auto ask = [&](int start) {
         const float *x = X + (size_t)start * width(0), *y = Y + (size_t)start * OUTPUTS;
@@ -617,10 +618,9 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     if (thread == 0) make_counters(at);
     ask(0);
     put(0, 0);
-    if (PRIVATE && !ENGINE) {
-        if (works)
-            for (int s = 0; s < BATCH; s++) refill(0, s, s);
-    } else if (!HOLDS && !ENGINE) fetch(0, 0);
+    if (PRIVATE && works)
+        for (int s = 0; s < BATCH; s++) refill(0, s, s);
+    if (FETCHES) fetch(0, 0);
     wait_for_copies();
     __syncthreads();
     meet();
@@ -696,10 +696,10 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                 for (int s0 = from; s0 < from + AT_ONCE; s0 += SAMPLES) forward(s0);
             });
         __syncthreads();
-        if (STAGES == 2 && !HOLDS && !PRIVATE && !ENGINE) fetch(1 - stage, next);
+        if (FETCHES) fetch(1 - stage, next);
 
         // ---- the layers above
-        if ((MEETING == CLUSTER || MEETING == CLUSTERS) && thread == 0) expect_parts(at, step);
+        if (thread == 0) expect_parts(at, step);
         const float down = n - start >= BATCH ? down_whole : down_last;
         // Calls body(s) for each sample of this group.
         auto each_sample = [&](auto body) {
@@ -729,7 +729,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                 }
             });
         // The next batch is copied while the blocks exchange: earlier copies would delay their numbers.
-        if (PRIVATE && STAGES == 2 && works && !ENGINE)
+        if (PRIVATE && STAGES == 2 && works)
 #pragma unroll 8
             for (int s = 0; s < BATCH; s++) refill(1 - stage, s, next + s);
         if (RULE == ADAM && !IDLE && thread == THREADS - 1) at.numbers[turn] = numbers_of(rate, steps + step + 1);
@@ -839,7 +839,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
             else back(Layer<1>(), s, member, delta);
         });
         put(STAGES == 2 ? 1 - stage : 0, 1 - turn);
-        if (!HOLDS && !PRIVATE) wait_for_copies();
+        if (FETCHES) wait_for_copies();
         __syncthreads();
         if (!KEEPS) copy_rows(at, 1 - stage, X, next, n);
 

@@ -217,7 +217,7 @@ __device__ constexpr int own_filters(Tile tile, int k, int filters = 8) {
 // The parts of all blocks are added up in the next phase, by add_parts().
 template <int LAYER>
 struct ImageWeights : Weights<LAYER> {
-    static constexpr bool SUMMED_LATER = layer(LAYER).weights.split > 1, COLUMNS_IN_FOURS = false;
+    static constexpr bool SUMMED_LATER = layer(LAYER).weights.split > 1;
     static constexpr Row HERE = layer(LAYER), BELOW = layer(LAYER - 1);
     static constexpr Tile TILE = HERE.weights;
     static constexpr int K = HERE.k, LINES = TILE.part, CHANNELS = TILE.wide, BANDS = divided_up(HERE.height, LINES);

@@ -86,7 +86,7 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
     static_assert(LEFT_OVER * PADDED <= SHARED, "streamed.py reserves too little shared memory");
     static_assert(!HALVES || GROUPS % 2 == 0, "half of the groups hand their sums to the others");
     // A thread's rows, or columns, may be adjacent in fours.
-    constexpr int DOWN_BY = Own::DOWN ? 4 : 1, ACROSS_BY = !Own::DOWN && Product::COLUMNS_IN_FOURS ? 4 : 1;
+    constexpr int DOWN_BY = Own::DOWN ? 4 : 1, ACROSS_BY = !Own::DOWN && !Product::RIGHT_ALONG_K ? 4 : 1;
     auto each_of_own = [&](auto visit) {
 #pragma unroll
         for (int a = 0; a < ROWS; a += DOWN_BY)
@@ -336,7 +336,7 @@ struct Forward {
     static constexpr Tile TILE = layer(LAYER).forward;
     static constexpr int COLUMNS = layer(LAYER).channels, WHOLE = inputs(LAYER), MOST_ROWS = BATCH * pixels(LAYER);
     static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = true;
-    static constexpr bool DOWN = !is_dense(LAYER), SUMMED_LATER = false, COLUMNS_IN_FOURS = !RIGHT_ALONG_K;
+    static constexpr bool DOWN = !is_dense(LAYER), SUMMED_LATER = false;
     static constexpr int LEFT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER - 1) : 1;
     static constexpr int RIGHT_FOUR = parameters_at_once(layer(LAYER).parameters_at, WHOLE);
     const Memory& at;
@@ -374,7 +374,7 @@ struct Deltas {
     static constexpr int PIXELS = is_dense(LAYER) ? 1 : pixels(LAYER - 1), MOST_ROWS = BATCH * PIXELS;
     static constexpr int WHOLE = HERE.channels * taps(LAYER);
     static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = is_dense(LAYER), RIGHT_ALONG_K = false;
-    static constexpr bool DOWN = !is_dense(LAYER), SUMMED_LATER = false, COLUMNS_IN_FOURS = !RIGHT_ALONG_K;
+    static constexpr bool DOWN = !is_dense(LAYER), SUMMED_LATER = false;
     static constexpr int LEFT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER) : 1;
     static constexpr int RIGHT_FOUR = is_dense(LAYER) ? parameters_at_once(HERE.parameters_at, COLUMNS) : 1;
     const Memory& at;
@@ -420,7 +420,7 @@ struct Weights {
     static constexpr int INPUTS = inputs(LAYER), COLUMNS = INPUTS + 1, MOST_ROWS = layer(LAYER).channels;
     static constexpr int WHOLE = BATCH * pixels(LAYER);
     static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = !is_dense(LAYER), RIGHT_ALONG_K = !is_dense(LAYER);
-    static constexpr bool DOWN = false, SUMMED_LATER = false, COLUMNS_IN_FOURS = !RIGHT_ALONG_K;
+    static constexpr bool DOWN = false, SUMMED_LATER = false;
     static constexpr int LEFT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER) : at_once(0, pixels(LAYER));
     static constexpr int RIGHT_FOUR = is_dense(LAYER) ? of_map_at_once(LAYER - 1) : 1;
     struct Parameter {
