@@ -88,3 +88,29 @@ def test_over_mpi_a_member_that_waits_in_vain_is_told_so():
         place = f"rank {rank} has waited 0.3 s at its step 1 to send 2 numbers to rank {1 - rank}"
         assert waited == f"{place}: it does not receive them"
         assert shorter.endswith(f"receive 2 numbers from rank {1 - rank}: 24 bytes came instead of 16")
+
+
+LATE = 0.3  # seconds
+
+
+def one_takes_a_long_vector_late(group):
+    """The seconds of an exchange in which rank 0 sends to rank 1, which first does something else."""
+    from nncourse.parallel.patient import PatientGroup
+
+    def kernel(group, vector):
+        if group.rank == 0:
+            group.send(vector, 1)
+        else:
+            time.sleep(LATE)
+            group.receive(vector, 0)
+
+    own = ByKernel(PatientGroup(), kernel)
+    own.group.barrier()
+    start = time.monotonic()
+    own.all_reduce(np.ones(1_000_000, np.float32))
+    return time.monotonic() - start
+
+
+def test_over_mpi_an_exchange_ends_when_its_letters_have_come():
+    """Or MPI may keep a long one from its receiver until the sender has computed."""
+    assert min(in_processes(one_takes_a_long_vector_late, 2)) > 0.9 * LATE

@@ -68,6 +68,15 @@ def test_the_parts_are_the_calls_of_the_step(timed):
     )
 
 
+def test_a_recorded_step_may_take_less_than_its_calls(timed):
+    profile = step_profile(make_network(SIZES), X, Y, choose("numpy"))
+    assert profile.in_calls == pytest.approx(40e-6)
+    texts = {recorded: str(replace(profile, recorded=recorded)) for recorded in (50e-6, 30e-6)}
+    less = {recorded: "less than its calls" in " ".join(text.split()) for recorded, text in texts.items()}
+    assert less == {50e-6: False, 30e-6: True}
+    assert all(len(line) <= 80 for line in texts[30e-6].splitlines())
+
+
 def test_real_times_add_up():
     profile = step_profile(make_network(SIZES), X, Y, choose("numpy"))
     assert all(part.seconds > 0 and part.least > 0 for part in profile.parts)

@@ -24,6 +24,32 @@ from nncourse.model.recorded_steps import RecordedEpoch
 from nncourse.model.training import train, train_step_by_step
 
 
+class Stream:
+    """A stream. What is recorded on one within another happens as late as it may: when the other waits for it."""
+
+    entered: list = []  # the innermost last
+
+    def __init__(self, **options):
+        self.launches = []
+
+    def __enter__(self):
+        Stream.entered.append(self)
+
+    def __exit__(self, *error):
+        Stream.entered.pop()
+
+    def record(self):
+        return SimpleNamespace(launches=self.launches)
+
+    def wait_event(self, event):
+        if event.launches:
+            Recording.now += event.launches
+            event.launches.clear()
+
+    def synchronize(self):
+        pass
+
+
 class Recording:
     """A recording of launches on the emulator."""
 
@@ -61,12 +87,14 @@ def cuda(cuda_somewhere, monkeypatch):
             really(source, function, grid, block, arguments, *more, **options)
 
         assert len(arguments) == len(parameters(source, function))
-        begin(arguments) if Recording.now is None else Recording.now.append((begin, list(arguments)))
+        if Recording.now is None:
+            begin(arguments)
+        else:
+            there = Stream.entered[-1].launches if len(Stream.entered) > 1 else Recording.now
+            there.append((begin, list(arguments)))
 
     event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
-    stream = contextlib.nullcontext()
-    stream.record, stream.wait_event, stream.synchronize = (lambda *events: event,) * 3
-    streams = {"Stream": lambda **options: stream, "get_current_stream": lambda: stream}
+    streams = {"Stream": Stream, "get_current_stream": lambda: Stream.entered[-1] if Stream.entered else Stream()}
     memory = {"MemoryPool": lambda: SimpleNamespace(malloc=None), "using_allocator": contextlib.nullcontext}
     events = {"Event": lambda **options: event}
     cupy = SimpleNamespace(cuda=SimpleNamespace(**streams, **memory, **events))

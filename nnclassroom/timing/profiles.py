@@ -113,12 +113,17 @@ class Profile:
     @property
     def whole(self) -> float:
         """Seconds of the step as train() runs it; at least those of its calls, which are timed one by one."""
-        return max(self.recorded or self.seconds, sum(part.seconds for part in self.parts))
+        return max(self.recorded or self.seconds, self.in_calls)
+
+    @property
+    def in_calls(self) -> float:
+        """Seconds of all calls, one after the other."""
+        return sum(part.seconds for part in self.parts)
 
     @property
     def between(self) -> float:
         """Seconds of the step outside of its calls."""
-        return self.whole - sum(part.seconds for part in self.parts)
+        return self.whole - self.in_calls
 
     def share(self, operations: Collection[str]) -> float:
         """The share of the step's time that the calls of these operations take."""
@@ -144,6 +149,8 @@ class Profile:
     def _foot(self) -> list[str]:
         """The lines below the table: the whole step, and what the columns mean."""
         found = [f"The whole step: {self.in_words}."]
+        if self.recorded and self.recorded < self.in_calls:
+            found.append("It takes less than its calls: small gradients are computed beside the deltas of layers below.")
         if self.note:
             found.append(f"Not recorded: {self.note}.")
         if any(part.launched for part in self.parts):

@@ -8,6 +8,9 @@ recording reads.
 A kernel gets numbers by value, and some change from step to step: Adam's 1 − βᵗ, a schedule's rate, the numbers that
 dropout draws from. They are found by comparing two steps in which all of these differ, and are changed in the
 recording before each replay.
+
+Gradients of weights and biases are needed by the optimizer only. Small ones are computed beside the deltas of the
+layers below: as branches of the graph, recorded on streams of their own.
 """
 
 import copy
@@ -32,6 +35,8 @@ from nncourse.model.network import Network, backpropagation, training_step
 from nncourse.model.optimizers import Optimizer, remembered
 
 MOST_STEPS = 20  # in one recording
+BRANCHES = 2
+MOST_BESIDE = 1 << 20  # numbers that a kernel in a branch reads: with more it has work for the whole chip
 DRAWN_FROM = "epoch", "first"  # the arguments of a kernel that draws which are the position of the step
 
 
@@ -111,6 +116,8 @@ class RecordedEpoch:
         self.updates: list[tuple[Any, ...]] = []  # the arguments of the optimizer's calls
         self.quiet = Through(backend, lambda kernel, *arguments: self.updates.append(arguments))
         self.stream, self.pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()
+        self.branches = [cupy.cuda.Stream(non_blocking=True) for _ in range(BRANCHES)]
+        self.beside: list[tuple[Any, ...]] = []  # the arguments of the kernels in branches
         self.stream.wait_event(cupy.cuda.get_current_stream().record())
         try:
             with cupy.cuda.using_allocator(self.pool.malloc), self.stream:
@@ -225,8 +232,12 @@ class RecordedEpoch:
     ) -> Any:
         """Call a kernel while a step is recorded. A gradient is written where the optimizer reads it."""
         number = next(numbers)
-        out = {"out": self.gradients[alike.gradients[number]]} if number in alike.gradients else {}
-        result = _called(kernel, *arguments, **out)
+        if number not in alike.gradients:
+            result = _called(kernel, *arguments)
+        else:
+            result = self._gradient(kernel, arguments, self.gradients[alike.gradients[number]])
+            if number == max(alike.gradients):
+                self._join()
         if places := alike.changing.get(number):
             assert isinstance(kernel, CudaKernel)
             names = {place: kernel.operation.names[place] for place in places}
@@ -236,6 +247,22 @@ class RecordedEpoch:
             recorded = {place: arguments[place] for place in places}
             step[number - alike.first_update] = Changing(launch, names, there, recorded)
         return result
+
+    def _gradient(self, kernel: Kernel, arguments: tuple[Any, ...], out: Array) -> Any:
+        """Record a kernel that computes a gradient, in a branch if it is small."""
+        if sum(getattr(each, "size", 0) for each in arguments) > MOST_BESIDE:
+            return _called(kernel, *arguments, out=out)
+        branch = self.branches[len(self.beside) % BRANCHES]
+        branch.wait_event(self.stream.record())
+        self.beside.append(arguments)  # nothing else may get their memory before the branch ends
+        with branch:
+            return _called(kernel, *arguments, out=out)
+
+    def _join(self) -> None:
+        """The end of the branches: what is recorded next waits for them."""
+        for branch in self.branches[: len(self.beside)]:
+            self.stream.wait_event(branch.record())
+        self.beside.clear()
 
 
 def _step(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nncourse.group import Group
+from nncourse.parallel.patient import PatientGroup
 
 
 class ByKernel:
@@ -32,6 +33,8 @@ class ByKernel:
     def all_reduce(self, vector: np.ndarray) -> None:
         if vector.dtype == np.float32 and self.size > 1:
             self.kernel(self.group, vector)
+            if isinstance(self.group, PatientGroup):
+                self.group.finish()
             self.sums += 1
         else:
             self.group.all_reduce(vector)

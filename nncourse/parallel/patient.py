@@ -56,6 +56,19 @@ class PatientGroup(MPIGroup):
         self._under_way.append((request, vector))
         self._wait(request.Test, wanted, "it has begun to come, and does not end")
 
+    def finish(self) -> None:
+        """Wait until what this member has sent is with the receivers.
+
+        MPI may move a long message only while its sender calls MPI: if the sender went on to compute instead, the
+        receiver would wait for as long as that takes.
+        """
+
+        def ended() -> bool:
+            return all(request.Test() for request, _ in self._under_way)
+
+        self._wait(ended, "end its sends", "nobody receives them")
+        self._under_way.clear()
+
     def _wait(self, asked: Callable[[], Any], wanted: str, why: str) -> Any:
         """Call asked() until its answer is true; return that."""
         start = time.monotonic()
