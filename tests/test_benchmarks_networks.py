@@ -219,3 +219,11 @@ def test_notebooks_show_the_networks_of_gpus(results):
     assert len(dense) == 3 and dense[2].split()[:2] == ["4", "784-128-10"] and "one_kernel" in dense[2]
     assert "NVIDIA Made Up" in dense[0] and images[2].startswith("21 image1x28x28 conv6x5same")
     assert max(map(len, [*dense, *images])) <= 80
+
+
+def test_notebooks_show_the_networks_of_the_gpu_that_has_the_other_tables(results):
+    for name, machine in (("networks-a", "First GPU"), ("networks-b", "Second GPU")):
+        results(name, result("gpu") | {"machine": machine})
+    assert "First GPU" in recorded.networks("dense")
+    results("gpu", {"machine": "Second GPU"})
+    assert "Second GPU" in recorded.networks("dense") and "First GPU" not in recorded.networks("dense")
