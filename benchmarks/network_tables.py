@@ -47,10 +47,12 @@ def heads_and_cells(rows: list[dict], device: str) -> tuple[list[str], list[list
 
 
 def summaries(rows: list[dict], drawn: list[dict]) -> str:
-    """Least and median ratios, of the rows and of the networks drawn at random."""
+    """Least and median ratios, of the rows and of the networks drawn at random; contenders without a result there."""
     said = networks.summary(rows, networks.names_of(rows))
     for seed in dict.fromkeys(row["seed"] for row in drawn):
         some = [row for row in drawn if row["seed"] == seed]
         ratios = networks.summary(some, networks.names_of(some))
-        said.append(f"{len(some)} networks drawn at random (seed {seed}): {'; '.join(ratios)}")
+        failed = [f"{name} in row {row['row']}" for row in some for name in row["left_out"]]
+        but = f"; left out, since it failed or was too far from the reference: {', '.join(failed)}" if failed else ""
+        said.append(f"{len(some)} networks drawn at random (seed {seed}): {'; '.join(ratios)}{but}")
     return " ".join(f"{each[0].upper()}{each[1:]}." for each in said)

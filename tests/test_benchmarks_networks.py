@@ -193,7 +193,8 @@ def result(device: str, **more) -> dict:
     row = networks.listed()[3] | {"date": "2026-01-01", "contenders": there, "left_out": {}} | more
     images = networks.listed()[20] | {"date": "2026-01-02", "contenders": there, "left_out": {}} | more
     slow = {"nncourse cuda": contender(20, kernel="recorded"), "JAX scan": contender(10)}
-    drawn = networks.drawn(1, 7)[0] | {"date": "2026-01-02", "contenders": slow} | more
+    failed = {"PyTorch eager": "it was too far from the reference"}
+    drawn = networks.drawn(1, 7)[0] | {"date": "2026-01-02", "contenders": slow, "left_out": failed} | more
     return ABOUT | {"device": device, "date": "2026-01-02", "rows": [row, images, drawn]}
 
 
@@ -208,6 +209,7 @@ def test_readme_shows_each_machine_and_each_number_of_threads(tmp_path):
     assert rows[1] == "| 4 | 784-128-10 | 32, sgd | 2.5 | 500 | 10 | `one_kernel` | 200× |"
     assert "one thread each" in text and text.count("2026-01-01 to 2026-01-02") == 2
     assert "1 networks drawn at random (seed 7): times JAX scan's speed: least 0.5" in text
+    assert text.count("reference: PyTorch eager in row 1.") == 2
 
 
 def test_notebooks_show_the_networks_of_gpus(results):

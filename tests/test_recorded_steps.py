@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ from trainings import same, stop_after
 
 from benchmarks.recorded import naive_backend
 from cuda_on_cpu.source import parameters
+from nnclassroom.exercises.nb06 import algorithm_1
 from nncourse.backend import choose
 from nncourse.group import ALONE, Alone
 from nncourse.kernels import convolution_backpropagation
@@ -30,7 +32,7 @@ class Stream:
     entered: list = []  # the innermost last
 
     def __init__(self, **options):
-        self.launches = []
+        self.launches, self.waited = [], -1
 
     def __enter__(self):
         Stream.entered.append(self)
@@ -39,9 +41,10 @@ class Stream:
         Stream.entered.pop()
 
     def record(self):
-        return SimpleNamespace(launches=self.launches)
+        return SimpleNamespace(launches=self.launches, now=len(Recording.now or ()))
 
     def wait_event(self, event):
+        self.waited = event.now
         if event.launches:
             Recording.now += event.launches
             event.launches.clear()
@@ -54,9 +57,11 @@ class Recording:
     """A recording of launches on the emulator."""
 
     now: list | None = None
+    in_branches = 0
 
     def __init__(self, work):
-        Recording.now = self.launches = []
+        Recording.now, Recording.in_branches = [], 0
+        self.launches = Recording.now
         try:
             work()
         finally:
@@ -89,9 +94,12 @@ def cuda(cuda_somewhere, monkeypatch):
         assert len(arguments) == len(parameters(source, function))
         if Recording.now is None:
             begin(arguments)
+        elif len(Stream.entered) > 1:
+            assert Stream.entered[-1].waited == len(Recording.now)  # for all that it may read
+            Recording.in_branches += 1
+            Stream.entered[-1].launches.append((begin, list(arguments)))
         else:
-            there = Stream.entered[-1].launches if len(Stream.entered) > 1 else Recording.now
-            there.append((begin, list(arguments)))
+            Recording.now.append((begin, list(arguments)))
 
     event = SimpleNamespace(record=lambda: None, synchronize=lambda: None)
     streams = {"Stream": Stream, "get_current_stream": lambda: Stream.entered[-1] if Stream.entered else Stream()}
@@ -174,6 +182,45 @@ def test_steps_on_the_same_rows_are_recorded(cuda):
     assert same(*trained)
 
 
+@pytest.mark.parametrize("most, in_branches", [(0, 0), (20, 3), (30, 4), (1 << 20, 6)])
+def test_gradients_of_few_numbers_are_in_branches(cuda, monkeypatch, most, in_branches):
+    monkeypatch.setattr(recorded_steps, "MOST_BESIDE", most)
+    parts, network = parts_of_epoch(6, 3, ALONE), NETWORKS["softmax"]()
+    (X, Y), plain = problem(network, 6), network.with_flat_parameters(network.flat_parameters.copy())
+    RecordedEpoch(network, SGD(), cuda, X, Y, 0.1, 0, parts)(np.arange(6), 0.1, StepPosition())
+    train_step_by_step(plain, X, Y, 3, 0.1, cuda, SGD(), StepPosition())
+    assert Recording.in_branches == len(parts) * in_branches
+    assert np.array_equal(network.flat_parameters, plain.flat_parameters)
+
+
+def biases_first(W, b, X, Y, rate, k):
+    """A right algorithm_1 that makes its calls in another order than backpropagation()."""
+    Z, A = [], [X]
+    for weights, biases in zip(W, b, strict=True):
+        Z.append(k.dense_forward(A[-1], weights, biases))
+        A.append(k.sigmoid(Z[-1]))
+    D = k.output_delta(k.mse_gradient(A[-1], Y), k.sigmoid_derivative(Z[-1]))
+    for layer in reversed(range(len(W))):
+        db, dW = k.bias_gradient(D), k.weight_gradient(D, A[layer])
+        if layer:
+            D = k.hidden_delta(D, W[layer], k.sigmoid_derivative(Z[layer - 1]))
+        k.sgd_update(W[layer], dW, rate)
+        k.sgd_update(b[layer], db, rate)
+
+
+@pytest.mark.parametrize("sizes", [(3, 2), (3, 4, 4, 2), (3, 4, 4, 4, 2)])
+@pytest.mark.parametrize("function", [biases_first, algorithm_1["loops"].function])
+def test_an_algorithm_1_of_ones_own_is_recorded_as_it_is(cuda, function, sizes):
+    kernel = replace(algorithm_1["loops"], function=function)
+    backend = replace(cuda, kernels={**cuda.kernels, "algorithm_1": kernel})
+    recorded, plain = make_network(sizes), make_network(sizes)
+    X, Y = problem(plain, 12)
+    parts, order = parts_of_epoch(12, 3, ALONE), np.arange(12)
+    RecordedEpoch(recorded, SGD(), backend, X, Y, 0.5, 7, parts)(order, 0.5, StepPosition(7, 1))
+    train_step_by_step(plain, X, Y, 3, 0.5, backend, SGD(), StepPosition(7, 1))
+    assert np.array_equal(recorded.flat_parameters, plain.flat_parameters)
+
+
 # ---- on a GPU, by train()
 
 BY_STEPS = {"dense_forward": "naive"}  # a chosen kernel: no fused epochs
@@ -205,6 +252,7 @@ def test_recorded_training_is_the_plain_one(gpu, words, kind, kernels, schedule)
     "kernels, kind, schedule, why",
     [
         ({"dense_forward": "cupy"}, "sgd", None, "dense_forward (cupy) cannot be recorded"),
+        (BY_STEPS | {"hidden_delta": "cupy"}, "sgd", None, "hidden_delta (cupy) cannot be recorded"),  # within branches
         (BY_STEPS | {"adam_update": "cupy"}, "adam", None, "adam_update (cupy) gets another c1 in each step"),
         (BY_STEPS | {"sgd_update": "cupy"}, "sgd", HALVED, "sgd_update (cupy) gets another rate"),
     ],

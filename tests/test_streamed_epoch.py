@@ -122,7 +122,7 @@ def test_it_compiles_for_every_chip_without_many_spills(name, arch):
     case, chip = LARGE[name], {"sm_75": T4, "sm_89": RTX_4060}.get(arch, H200)
     made = plan(case["architecture"], case["batch"], chip)
     found = compile_check(source(made, case["architecture"], case["rule"], case["batch"]), arch)["network_epoch"]
-    # NVRTC 13.0 spills the most of those tried: 400 bytes of LeNet, whose 25 weights of a filter are unrolled, else 216.
+    # NVRTC 13.0 spills the most: 400 bytes of LeNet, which has 25 weights a filter, and 216 of the others.
     assert found.spill_bytes < (500 if name == "LeNet" else 250)
 
 

@@ -78,7 +78,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Profile:
-    """The parts of a training step, in order, and the time of the whole step, which is longer.
+    """The parts of a training step, in order, and the time of the whole step.
 
     seconds: of the step, called or launched from Python.
     recorded: of the step as train() replays it on a GPU; None without one. `note`: why it cannot be recorded.
@@ -150,7 +150,7 @@ class Profile:
         """The lines below the table: the whole step, and what the columns mean."""
         found = [f"The whole step: {self.in_words}."]
         if self.recorded and self.recorded < self.in_calls:
-            found.append("It takes less than its calls: small gradients are computed beside the deltas of layers below.")
+            found.append("It takes less than its calls one by one, of which some may run at the same time.")
         if self.note:
             found.append(f"Not recorded: {self.note}.")
         if any(part.launched for part in self.parts):

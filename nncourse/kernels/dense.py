@@ -72,7 +72,7 @@ def array(A, W, b):
 # On large matrices each kernel is faster than those above it. On small ones, with 128 × 128 elements per block, most of
 # the GPU would be idle: so networks use `tiled` by default.
 SOURCE = cuda_beside(__file__)
-dense_forward.cuda_kernel("naive", SOURCE, block=(32, 4))  # with 32 samples of 128 neurons, 32 blocks, not 16
+dense_forward.cuda_kernel("naive", SOURCE, block=(32, 4))  # 32 samples, 128 neurons: 32 blocks, not 16
 dense_forward.cuda_kernel("coalesced", SOURCE, block=(32, 8), tile=(1, 8))
 dense_forward.cuda_kernel("tiled", SOURCE, block=(16, 16), default=True)
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -400,6 +401,11 @@ def has_algorithm_1(network: Network, optimizer: Optimizer | None = None) -> boo
     return plain and network.cost == "mse" and network.is_dense and set(network.activations) == {"sigmoid"}
 
 
+def own_algorithm_1(network: Network, optimizer: Optimizer | None, backend: Calls) -> Any:
+    """The student's algorithm_1 that takes the network's steps; None without one."""
+    return backend.kernels.get("algorithm_1") if has_algorithm_1(network, optimizer) else None
+
+
 def training_step(
     network: Network,
     X: Array,
@@ -423,8 +429,7 @@ def training_step(
     >>> bool((network.flat_parameters != before.flat_parameters).all())
     True
     """
-    own = backend.kernels.get("algorithm_1")
-    if own and has_algorithm_1(network, optimizer):
+    if own := own_algorithm_1(network, optimizer, backend):
         W, b = zip(*(layer.parameters for layer in network.layers), strict=True)
         own(list(W), list(b), X, Y, learning_rate, backend)
         if optimizer:

@@ -31,12 +31,12 @@ from nncourse.group import Alone, Group
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.model.data_parallel import Part, shared_step
 from nncourse.model.layers import StepPosition
-from nncourse.model.network import Network, backpropagation, training_step
+from nncourse.model.network import Network, backpropagation, own_algorithm_1, training_step
 from nncourse.model.optimizers import Optimizer, remembered
 
 MOST_STEPS = 20  # in one recording
 BRANCHES = 2
-MOST_BESIDE = 1 << 20  # numbers that a kernel in a branch reads: with more it has work for the whole chip
+MOST_BESIDE = 1 << 20  # numbers that a kernel in a branch reads and writes: with more it occupies the whole GPU
 DRAWN_FROM = "epoch", "first"  # the arguments of a kernel that draws which are the position of the step
 
 
@@ -197,7 +197,8 @@ class RecordedEpoch:
         pairs = enumerate(zip(one, other, strict=True))
         changing = {number: _changing(*pair, number >= first_update) for number, pair in pairs}
         gradients: dict[int, int] = {}
-        if len(X):
+        students = not group and own_algorithm_1(network, optimizer, self.backend)
+        if len(X) and not students:  # a student's algorithm_1 makes its calls in an order of its own
             made: list[Call] = []
             found = backpropagation(network, X, Y, Through(self.backend, partial(_noted, made)), StepPosition())
             places = {id(each): place for place, each in enumerate(each for of_layer in found for each in of_layer)}
@@ -249,8 +250,12 @@ class RecordedEpoch:
         return result
 
     def _gradient(self, kernel: Kernel, arguments: tuple[Any, ...], out: Array) -> Any:
-        """Record a kernel that computes a gradient, in a branch if it is small."""
-        if sum(getattr(each, "size", 0) for each in arguments) > MOST_BESIDE:
+        """Record a kernel that computes a gradient, in a branch if it is small.
+
+        One with __constant__ arrays must not run twice at once, since each launch fills them.
+        """
+        numbers = sum(getattr(each, "size", 0) for each in (*arguments, out))
+        if numbers > MOST_BESIDE or getattr(kernel, "constants", None):
             return _called(kernel, *arguments, out=out)
         branch = self.branches[len(self.beside) % BRANCHES]
         branch.wait_event(self.stream.record())

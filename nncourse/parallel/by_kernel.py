@@ -32,9 +32,10 @@ class ByKernel:
 
     def all_reduce(self, vector: np.ndarray) -> None:
         if vector.dtype == np.float32 and self.size > 1:
-            self.kernel(self.group, vector)
             if isinstance(self.group, PatientGroup):
-                self.group.finish()
+                self.group.exchange(self.kernel, vector)
+            else:
+                self.kernel(self.group, vector)
             self.sums += 1
         else:
             self.group.all_reduce(vector)

@@ -56,18 +56,16 @@ class PatientGroup(MPIGroup):
         self._under_way.append((request, vector))
         self._wait(request.Test, wanted, "it has begun to come, and does not end")
 
-    def finish(self) -> None:
-        """Wait until what this member has sent is with the receivers.
+    def exchange(self, kernel: Callable[["PatientGroup", np.ndarray], Any], vector: np.ndarray) -> None:
+        """kernel(self, vector), and wait until long messages that it has sent are with the receivers.
 
         MPI may move a long message only while its sender calls MPI: if the sender went on to compute instead, the
         receiver would wait for as long as that takes.
         """
-
-        def ended() -> bool:
-            return all(request.Test() for request, _ in self._under_way)
-
-        self._wait(ended, "end its sends", "nobody receives them")
-        self._under_way.clear()
+        before = [request for request, _ in self._under_way]  # of exchanges that have failed
+        kernel(self, vector)
+        sends = [request for request, _ in self._under_way if request not in before]
+        self._wait(lambda: all(send.Test() for send in sends), "finish its sends", "they are not received")
 
     def _wait(self, asked: Callable[[], Any], wanted: str, why: str) -> Any:
         """Call asked() until its answer is true; return that."""
