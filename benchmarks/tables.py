@@ -26,6 +26,8 @@ def table(name: str, results: Path = RESULTS) -> str:
         result = device_tables.read_experiment(results / name)
     else:
         result = json.loads((results / f"{name}.json").read_text("utf-8"))
+    if name == "recorded":
+        return recorded_table(result)
     if "exchange" in result:
         return devices_cpu.table(result)
     if make := device_tables.MAKERS.get(name):
@@ -54,6 +56,16 @@ def tensor_core_table(result: dict) -> str:
     why = [f"{name} ({reason})" for name, reason in result["left_out"].items()]
     machine = [f"{result['machine']}; {_made(result)}.", *(f"Not measured: {each}." for each in why)]
     return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", " ".join(machine)])
+
+
+def recorded_table(result: dict) -> str:
+    """Training steps on a GPU, launched from Python and recorded: speedups over PyTorch."""
+    medians: dict[str, dict[str, float]] = {}
+    for each in result["records"]:
+        medians.setdefault(f"{_network(each)}, {each['optimizer']}", {})[each["contender"]] = each["seconds_a_step"]
+    machine = "; ".join(filter(None, (result["machine"], result.get("cpu"), _made(result))))
+    said = f"{machine}. In brackets: times PyTorch eager's speed."
+    return "\n".join([*_contenders("µs a step", medians, ("PyTorch eager",)), "", said])
 
 
 def call_table(result: dict) -> str:

@@ -104,6 +104,18 @@ def test_a_run_on_the_cpu_shows_its_speedups_over_pytorch_and_training_over_c():
     assert rows[4:] == ["| C | 8.00 |", "| nncourse numba, fused | 4.00 (2×) |", "| PyTorch eager | 20.0 (0.4×) |"]
 
 
+def test_recorded_steps_show_their_speedups_over_pytorch(tmp_path):
+    head = {"network": "784-30-10", "batch": 10, "optimizer": "sgd"}
+    times = {"naive, recorded": 5e-5, "PyTorch eager": 5e-4, "PyTorch graph": 2e-5}
+    records = [head | {"contender": name, "seconds_a_step": seconds} for name, seconds in times.items()]
+    about = {"machine": "A GPU", "cpu": "A processor", "date": "2026-01-01", "versions": {"cuda": "13.2"}}
+    (tmp_path / "recorded.json").write_text(json.dumps(about | {"records": records}))
+    rows = tables.table("recorded", tmp_path).splitlines()
+    assert rows[0] == "| µs a step | naive, recorded | PyTorch eager | PyTorch graph |"
+    assert rows[2] == "| 784-30-10, batch 10, sgd | 50.0 (10×) | 500 | 20.0 (25×) |"
+    assert rows[-1].startswith("A GPU; A processor; 2026-01-01; cuda 13.2.")
+
+
 def test_mnist_is_told_by_mean_and_minimum():
     result = made_up_result()
     one = {"epochs": 30, "samples": 50_000, "rate": 3.0, "kernel": "one_kernel", "accuracy": 0.95, "seconds": 0.5}
