@@ -32,8 +32,7 @@ def table(name: str, results: Path = RESULTS) -> str:
         return devices_cpu.table(result)
     if make := device_tables.MAKERS.get(name):
         said, rows = make(result)
-        machine = "; ".join(filter(None, (result["machine"], result.get("cpu"), _made(result))))
-        return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", f"{machine}."])
+        return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", f"{_machine(result)}."])
     return gpu_tables(result) if "tables" in result else call_table(result)
 
 
@@ -63,8 +62,7 @@ def recorded_table(result: dict) -> str:
     medians: dict[str, dict[str, float]] = {}
     for each in result["records"]:
         medians.setdefault(f"{_network(each)}, {each['optimizer']}", {})[each["contender"]] = each["seconds_a_step"]
-    machine = "; ".join(filter(None, (result["machine"], result.get("cpu"), _made(result))))
-    said = f"{machine}. In brackets: times PyTorch eager's speed."
+    said = f"{_machine(result)}. In brackets: times PyTorch eager's speed."
     return "\n".join([*_contenders("µs a step", medians, ("PyTorch eager",)), "", said])
 
 
@@ -115,6 +113,11 @@ def _left_out(reasons: dict[str, str]) -> list[str]:
         f"Not measured: {name}{' for ' * bool(cases)}{', '.join(dict.fromkeys(cases))} ({why})."
         for (name, why), cases in networks.items()
     ]
+
+
+def _machine(result: dict) -> str:
+    """The machine, its CPU if that is named beside it, the day and the versions."""
+    return "; ".join(filter(None, (result["machine"], result.get("cpu"), _made(result))))
 
 
 def _made(result: dict) -> str:

@@ -182,15 +182,20 @@ def test_steps_on_the_same_rows_are_recorded(cuda):
     assert same(*trained)
 
 
+def recorded_and_plain(make, backend, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The parameters after steps of 3 rows that are replayed, and after the same steps of the plain loop."""
+    recorded, plain, n, rate = make(), make(), 3 * steps, 0.5
+    (X, Y), parts = problem(plain, n), parts_of_epoch(n, 3, ALONE)
+    RecordedEpoch(recorded, SGD(), backend, X, Y, rate, 7, parts)(np.arange(n), rate, StepPosition(7))
+    train_step_by_step(plain, X, Y, 3, rate, backend, SGD(), StepPosition(7))
+    return recorded.flat_parameters, plain.flat_parameters
+
+
 @pytest.mark.parametrize("most, in_branches", [(0, 0), (20, 3), (30, 4), (1 << 20, 6)])
 def test_gradients_of_few_numbers_are_in_branches(cuda, monkeypatch, most, in_branches):
     monkeypatch.setattr(recorded_steps, "MOST_BESIDE", most)
-    parts, network = parts_of_epoch(6, 3, ALONE), NETWORKS["softmax"]()
-    (X, Y), plain = problem(network, 6), network.with_flat_parameters(network.flat_parameters.copy())
-    RecordedEpoch(network, SGD(), cuda, X, Y, 0.1, 0, parts)(np.arange(6), 0.1, StepPosition())
-    train_step_by_step(plain, X, Y, 3, 0.1, cuda, SGD(), StepPosition())
-    assert Recording.in_branches == len(parts) * in_branches
-    assert np.array_equal(network.flat_parameters, plain.flat_parameters)
+    recorded, plain = recorded_and_plain(NETWORKS["softmax"], cuda, steps=2)
+    assert Recording.in_branches == 2 * in_branches and np.array_equal(recorded, plain)
 
 
 def biases_first(W, b, X, Y, rate, k):
@@ -213,12 +218,7 @@ def biases_first(W, b, X, Y, rate, k):
 def test_an_algorithm_1_of_ones_own_is_recorded_as_it_is(cuda, function, sizes):
     kernel = replace(algorithm_1["loops"], function=function)
     backend = replace(cuda, kernels={**cuda.kernels, "algorithm_1": kernel})
-    recorded, plain = make_network(sizes), make_network(sizes)
-    X, Y = problem(plain, 12)
-    parts, order = parts_of_epoch(12, 3, ALONE), np.arange(12)
-    RecordedEpoch(recorded, SGD(), backend, X, Y, 0.5, 7, parts)(order, 0.5, StepPosition(7, 1))
-    train_step_by_step(plain, X, Y, 3, 0.5, backend, SGD(), StepPosition(7, 1))
-    assert np.array_equal(recorded.flat_parameters, plain.flat_parameters)
+    assert np.array_equal(*recorded_and_plain(lambda: make_network(sizes), backend, steps=4))
 
 
 # ---- on a GPU, by train()

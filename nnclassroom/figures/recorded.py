@@ -81,18 +81,16 @@ def networks(kind: str) -> str:
 
     On the GPU of gpu.json; on another one if they were not recorded there.
     """
-    usual, images, texts = (overheads.recorded("gpu") or {}).get("machine"), kind == "images", {}
-    for path in sorted(overheads.RESULTS.glob("networks-*.json")):
-        found = overheads.recorded(path.stem)
+    usual, images = (overheads.recorded("gpu") or {}).get("machine"), kind == "images"
+    results = {path.stem: overheads.recorded(path.stem) for path in sorted(overheads.RESULTS.glob("networks-*.json"))}
+    for name, found in sorted(results.items(), key=lambda item: item[1]["machine"] != usual):
         listed = [row for row in found["rows"] if "seed" not in row]
         rows = [row for row in listed if row["layers"].startswith("image") == images]
         if found["device"] == "gpu" and rows:
             names, over = timing.names_of(rows), timing.reference(rows, "gpu")
-            about = f"training by train() ({overheads.recorded_where(path.stem)})"
-            lines = [about, timing.head(names, over), *(timing.line(row, names, over) for row in rows)]
-            texts[found["machine"]] = "\n".join(lines)
-    missing = _missing("training steps of networks", "networks")
-    return texts.get(usual) or next(iter(texts.values()), missing)
+            about = f"training by train() ({overheads.recorded_where(name)})"
+            return "\n".join([about, timing.head(names, over), *(timing.line(row, names, over) for row in rows)])
+    return _missing("training steps of networks", "networks")
 
 
 def launching() -> str:
