@@ -1,5 +1,6 @@
 """CourseError, cuda_on_cpu's error for a user's mistake, and safe reading of files."""
 
+import codecs
 import os
 import stat
 from pathlib import Path
@@ -11,6 +12,7 @@ __all__ = [
     "CourseError",
     "DoesNotFitError",
     "MissingToolError",
+    "decoded",
     "nearest",
     "read_regular",
     "read_text",
@@ -51,10 +53,21 @@ def at_most(content: bytes, most: int) -> bytes:
     return content
 
 
+def decoded(content: bytes) -> str:
+    """The text of a file: UTF-8, with a byte-order mark or without, or UTF-16 with one, as Windows' Notepad writes.
+
+    Raises UnicodeDecodeError for anything else.
+    """
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if is_utf16 else "utf-8-sig")
+
+
 def read_text(path: Path, most: int) -> str:
-    """The UTF-8 text of a regular file of at most `most` bytes; otherwise CourseError, which begins with its name."""
+    """The text of a regular file of at most `most` bytes, as decoded() reads it; otherwise CourseError, which begins
+    with the file's name.
+    """
     try:
-        return read_regular(path, most).decode("utf-8")
+        return decoded(read_regular(path, most))
     except FileNotFoundError:
         raise CourseError(f"{path.name} is gone") from None
     except UnicodeDecodeError:
