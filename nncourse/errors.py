@@ -3,6 +3,7 @@
 import codecs
 import os
 import stat
+import unicodedata
 from pathlib import Path
 
 from cuda_on_cpu.errors import MissingToolError, is_no_file, nearest, reason_of, refuse_unknown, write_atomically
@@ -14,6 +15,7 @@ __all__ = [
     "MissingToolError",
     "decoded",
     "nearest",
+    "printable",
     "read_regular",
     "read_text",
     "reason_of",
@@ -60,6 +62,14 @@ def decoded(content: bytes) -> str:
     """
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return content.decode("utf-16" if is_utf16 else "utf-8-sig")
+
+
+def printable(text: str) -> str:
+    """A text that any file and terminal can take: halves of characters and control characters become U+FFFD.
+
+    What comes from outside, such as a file's name or an exception's text, may hold escape sequences.
+    """
+    return "".join("\ufffd" if unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp") else each for each in text)
 
 
 def read_text(path: Path, most: int) -> str:

@@ -28,17 +28,14 @@ UNREAD = {
     "words.docx": "wanted a .zip",
     "broken.zip": "cannot be read",
     "escapes.zip": "a path out of the archive",
-    "linked.tar.gz": "is a link or a device",
-    "two_folders.zip": "one folder of kernels",
     "blank.ipynb": "no filled-in exercise",
-    "damaged.ipynb": "is no notebook",
+    "damaged.ipynb": "is not a notebook",
     "report_only": "report.pdf is not read",
 }
 # Entries that are read, with something to say.
 SAID = {
-    "beatriz.ipynb": "read from its cells",
-    "notebooks": "02_activations.ipynb: 1 answer read from its cells",
-    "zipped_notebooks.zip": "read from its cells",
+    "linked.tar.gz": "is a link or a device",
+    "notebooks": "sigmoid.numpy.py is there twice: 03b.ipynb counts",
     "renamed": "sigmoid(1).numpy.py is read as sigmoid.numpy.py",
     "texts": "sigmoid.numpy.py.txt is read as sigmoid.numpy.py",
     "twice": "of 2 hand-ins second.zip counts",

@@ -292,8 +292,6 @@ def test_a_zip_in_a_students_folder_as_learning_platforms_put_it(tmp_path):
         ({"/etc/sigmoid.numpy.py": SIGMOID}, stat.S_IFREG, "out of the archive"),
         ({"C:\\sigmoid.numpy.py": SIGMOID}, stat.S_IFREG, "out of the archive"),
         ({"sigmoid.numpy.py": "/etc/passwd"}, stat.S_IFLNK, "a link"),
-        ({"a/sigmoid.numpy.py": SIGMOID, "b/sigmoid.numpy.py": WRONG}, stat.S_IFREG, "one folder"),
-        ({f"f{i}": "" for i in range(4100)}, stat.S_IFREG, "at most"),
     ],
 )
 def test_a_zip_that_no_harmless_program_writes_is_not_read(files, mode, said, tmp_path):
@@ -351,7 +349,7 @@ def test_points_by_hand_for_somebody_of_whom_nothing_was_read_are_said(group, tm
     assert found["nobody", "sigmoid.numpy"]["points"] == "1" and found["eve", "sigmoid.numpy"]["points"] == "0"
     assert any("nothing of nobody could be read" in line for line in said)
     assert any("'eva'" in line and "did you mean eve" in line for line in said)
-    assert said[-1] == "4 handed in: 3 read, 1 not read, 0 replaced by newer ones"
+    assert said[-1] == "4 handed in by 4 students: 3 read, 1 not read, 0 replaced by newer ones"
     assert "not read: nobody: nothing in it" in said
 
 

@@ -31,9 +31,10 @@ from nnclassroom.judge.answer_process.results import LONGEST_TEXT, said_of
 from nnclassroom.judge.answer_process.talk import MOST_MESSAGE
 from nnclassroom.judge.check import BROKEN_OFF, Returned, judge, raised
 from nnclassroom.judge.forbidden_python import forbidden, imports_the_course
+from nnclassroom.judge.python_text import lines, tree
 from nnclassroom.judge.verdict import RIGHT, Case, Fault, Verdict
 from nncourse import device as devices
-from nncourse.errors import CourseError
+from nncourse.errors import CourseError, printable
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation
 
@@ -102,7 +103,7 @@ def check_text(
 
 def _compares_three(text: str) -> bool:
     """Whether a text hands np.maximum or np.minimum three arrays: they write into the third without a word."""
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(tree(text)) if isinstance(node, ast.Call)]
     names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute) and len(call.args) > 2}
     return bool(names & {"maximum", "minimum"})
 
@@ -327,8 +328,8 @@ class TextProcess:
     def _line(self, said: Any) -> str:
         """The line of the text that raised the exception, if the process says which."""
         number = said.get("line") if isinstance(said, dict) else None
-        lines = str(self.started["text"]).splitlines()
-        return lines[number - 1].strip() if type(number) is int and 0 < number <= len(lines) else ""
+        of_text = lines(str(self.started["text"]))
+        return printable(of_text[number - 1].strip()) if type(number) is int and 0 < number <= len(of_text) else ""
 
     def _names(self) -> str:
         return "xp" if self.started["without_np"] else "np and xp"
@@ -385,13 +386,15 @@ class TextProcess:
 
     def _print(self, answer: Mapping[str, Any]) -> None:
         if isinstance(printed := answer.get("printed"), str) and printed:
-            sys.stdout.write(printed)
+            sys.stdout.write(
+                printed.encode("utf-8", "replace").decode()
+            )  # no halves of characters, which no file takes
 
 
 def _said(said: Any) -> dict[str, Any]:
     """An exception's type, text and line as the process reports them, which may be anything: they are only shown."""
     said = said if isinstance(said, dict) else {}
-    texts = {name: " ".join(str(said.get(name, "")).split())[:LONGEST_TEXT] for name in ("type", "text")}
+    texts = {name: printable(" ".join(str(said.get(name, "")).split()))[:LONGEST_TEXT] for name in ("type", "text")}
     line = said.get("line")
     return texts | {"cuda": bool(said.get("cuda")), "line": line if type(line) is int else 0}
 

@@ -6,6 +6,7 @@ operating system does that (limits.py).
 
 import ast
 
+from nnclassroom.judge.python_text import tree
 from nnclassroom.judge.verdict import Fault
 from nncourse.language import PACKAGES
 
@@ -53,10 +54,10 @@ def forbidden(text: str, without_numpy: bool, without_numba: bool = True) -> Fau
     `without_numpy` forbids NumPy too, as in a cupy exercise; `without_numba` Numba, as in all but a numba exercise.
     """
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        parsed = tree(text)
+    except SyntaxError:
         return None  # the process that runs it reports this
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed):
         if said := _said(node):
             return Fault("forbidden", {"said": f"line {node.lineno}: {said}", "hints": ["computes"]})  # type: ignore
         for name in _imports(node):

@@ -35,8 +35,8 @@ class Worker:
     def __init__(self):
         self._child = functools.lru_cache(maxsize=1)(_started)
 
-    def call(self, function: Callable, *arguments, seconds: float):
-        """Return function(*arguments), computed in the child; its output is printed here, shortened.
+    def call(self, function: Callable, *arguments, seconds: float, quiet: bool = False):
+        """Return function(*arguments), computed in the child; its output is printed here, shortened, unless `quiet`.
 
         The function is pickled by module and name; arguments and result are pickled by value. An exception that it
         raises is raised here. Raises WorkerError if it does not end within `seconds`, or if the process crashes.
@@ -44,7 +44,7 @@ class Worker:
         with conversation(self._child) as child:
             _ask(child, callable, (function,), 60)  # starts Python and imports the function, outside the time limit
             result, error, printed = _ask(child, function, arguments, seconds)
-        if printed:
+        if printed and not quiet:
             more = f"\n… and {len(printed) - LONGEST_PRINT} more characters\n" if len(printed) > LONGEST_PRINT else ""
             sys.stdout.write(printed[:LONGEST_PRINT] + more)
         if error is not None:

@@ -20,11 +20,12 @@ from nnclassroom.judge import sandbox
 from nnclassroom.judge.answer import PROGRAM
 from nnclassroom.judge.kinds import kind_in_words
 from nnclassroom.marking import assignment, marks, pages, roster, submission
+from nnclassroom.marking.caught import caught
+from nnclassroom.marking.hand_in import Submission
 from nnclassroom.marking.marks import NOT_ASKED, Mark, Standing
 from nnclassroom.marking.queue import Journal, Judged, Task, Terms, judge_all
 from nnclassroom.marking.roster import Roster
-from nnclassroom.marking.similarity import Comparison, compared
-from nnclassroom.marking.submission import Submission
+from nnclassroom.marking.similarity import NOT_COMPARED, Comparison, compared
 from nnclassroom.notebook import cuda_cell, exams
 from nnclassroom.version import course_version
 from nncourse import device as devices
@@ -165,9 +166,11 @@ def _counted(submissions: Sequence[Submission]) -> Iterator[str]:
             yield f"not read: {each.entry}: {each.reason}"
         for said in (*each.notes, *each.problems) if each.texts else ():
             yield f"look at this: {each.entry}: {said}"
+    if in_cells := sum(bool(each.in_cells) for each in submissions):
+        yield f"{in_cells} read from the cells of notebooks, where no kept kernel was handed in"
     read, older = sum(bool(each.texts) for each in submissions), sum(each.replaced for each in submissions)
-    entries = len(submissions) + older
-    yield f"{entries} handed in: {read} read, {len(submissions) - read} not read, {older} replaced by newer ones"
+    entries, unread = sum(each.entries for each in submissions), sum(not each.texts for each in submissions)
+    yield f"{entries} handed in by {len(submissions)} students: {read} read, {unread} not read, {older} replaced by newer ones"
 
 
 def _of_nobody_read(changed: Iterable[tuple[str, str]], submissions: Sequence[Submission]) -> Iterator[str]:
@@ -199,32 +202,35 @@ def _sandbox(folders: Sequence[Path]) -> tuple[str, ...]:
 
 def _answer(given: Submission, exercise: Exercise, terms: Terms) -> Task | Judged:
     """The text to judge; or the verdict, if there is nothing to judge."""
-    cuda = exams.is_cuda(exercise.kernel)
     file, title = file_of(exercise), f"{exercise.operation} ({exercise.kernel})"
     if given.reason:
         return Judged("missing", f"{title}: {given.reason}")
-    if said := given.problem_of(file):
-        return Judged("unreadable", f"{title}: {said}")
     if file not in given.texts:
-        return Judged("missing", "")
+        said = given.problem_of(file)
+        return Judged("unreadable", f"{title}: {said}") if said else Judged("missing", "")
     text = given.texts[file]
-    if not cuda:
+    return caught(lambda: _task(exercise, text, terms), lambda said: Judged("launch", f"{title}: {said}"))
+
+
+def _task(exercise: Exercise, text: str, terms: Terms) -> Task | Judged:
+    if not exams.is_cuda(exercise.kernel):
         return Task(exercise.operation, exercise.kernel, text, None)
     if cuda_cell.is_empty(text):
-        return Judged("open", f"{title}: the kernel is empty")
-    try:
-        operation = definitions.find(exercise.operation, terms.definitions)
-        return Task(exercise.operation, exercise.kernel, text, _launch(operation, exercise, text, terms))
-    except CourseError as error:
-        return Judged("launch", f"{title}: {error}")
+        return Judged("open", f"{exercise.operation} ({exercise.kernel}): the kernel is empty")
+    operation = definitions.find(exercise.operation, terms.definitions)
+    launch = launch_of(operation, exercise.kernel, text, terms.definitions)
+    return Task(exercise.operation, exercise.kernel, text, launch)
 
 
-def _launch(operation: Operation, exercise: Exercise, text: str, terms: Terms) -> dict:
-    """How a kernel is launched, as the first line of its text says: `// %%cuda sigmoid naive --block 256`."""
+def launch_of(operation: Operation, kernel: str, text: str, definitions_text: str = "") -> dict:
+    """How a kernel is launched, as the first line of its text says: `// %%cuda sigmoid naive --block 256`.
+
+    definitions_text: of an examination's operations. CourseError for the first line of another exercise.
+    """
     first = FIRST_LINE.match(text)
-    options = cuda_cell.parsed(first[1] if first else f"{exercise.operation} {exercise.kernel}")
-    named = definitions.find(options.operation, terms.definitions).name
-    if (named, options.kernel) != (exercise.operation, exercise.kernel):
+    options = cuda_cell.parsed(first[1] if first else f"{operation.name} {kernel}")
+    named = definitions.find(options.operation, definitions_text).name
+    if (named, options.kernel) != (operation.name, kernel):
         raise CourseError(f"its first line is of another exercise, {options.operation} {options.kernel}")
     return cuda_cell.launch_options(operation, options)
 
@@ -239,7 +245,8 @@ def _compared(given: Sequence[Submission], exercise: Exercise, of_course: bool) 
     file = file_of(exercise)
     texts = {each.student: each.texts[file] for each in given if file in each.texts}
     solution = solution_text(exercise.operation, exercise.kernel) if of_course else ""
-    return compared(texts, exams.is_cuda(exercise.kernel), solution or "")
+    is_cuda = exams.is_cuda(exercise.kernel)
+    return caught(lambda: compared(texts, is_cuda, solution or ""), lambda said: NOT_COMPARED)
 
 
 def _write(out: Path, standings: Sequence[Standing], alike: Mapping[str, Comparison], terms: Terms, title: str) -> None:

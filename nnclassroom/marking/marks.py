@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnclassroom.exercises.hints import Exercise
-from nnclassroom.marking.submission import Submission
+from nnclassroom.marking.hand_in import Submission
 from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
 
 TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
@@ -78,8 +78,10 @@ class Standing:
         """What is to be known about the hand-in."""
         late = self.late and f"{self.late}, {100 * self.share:g} % of the points are left"
         given = self.submission
+        answers = "1 answer" if given.in_cells == 1 else f"{given.in_cells} answers"
+        from_cells = f"{answers} read from the cells of notebooks" if given.in_cells else ""
         problems = () if given.reason in given.problems else given.problems
-        return tuple(filter(None, (*given.notes, given.reason, *problems, late)))
+        return tuple(filter(None, (from_cells, *given.notes, given.reason, *problems, late)))
 
 
 def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mapping[str, float]) -> dict[str, float]:

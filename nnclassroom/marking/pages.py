@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from nnclassroom.judge.kinds import STATE_WORDS, kind_in_words
+from nnclassroom.marking.caught import caught
 from nnclassroom.marking.marks import NOT_ASKED, Mark, Standing
 from nnclassroom.marking.similarity import Comparison
 from nnclassroom.pages import document, page
@@ -16,6 +17,7 @@ from nncourse.errors import CourseError, reason_of, write_atomically
 
 SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○", NOT_ASKED: "–"}
 COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
+LONGEST_NAME = 180  # bytes of a file's name
 STUCK = 5  # so many attempts without a right answer, and a student is listed as stuck
 MOST_GROUPS, MOST_NAMES = 60, 12  # of texts that are alike: on the page, and in a line
 UPRIGHT = "writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;font-weight:normal"
@@ -34,7 +36,8 @@ def write_feedback(folder: Path, standings: Sequence[Standing], title: str, vers
     for each in standings:
         name = _file_name(each.student, written)
         written.add(name)
-        text = document(f"{each.student}: {title}", feedback(each, title, version))
+        body = caught(lambda each=each: feedback(each, title, version), lambda said: f"<p>{escape(said)}</p>")
+        text = document(f"{each.student}: {title}", body)
         write_atomically(folder / name, lambda new, text=text: new.write_text(text, "utf-8"))
         uploaded[each.submission.feedback or name] = text.encode("utf-8", "replace")
     for old in folder.glob("*.html"):
@@ -45,7 +48,7 @@ def write_feedback(folder: Path, standings: Sequence[Standing], title: str, vers
 
 def _file_name(student: str, taken: set[str]) -> str:
     """A file name that is valid on every file system, and unlike those in `taken`."""
-    plain = re.sub(r"[^\w-]+", "_", student)[:80] or "_"
+    plain = re.sub(r"[^\w-]+", "_", student).encode()[:LONGEST_NAME].decode(errors="ignore") or "_"
     name, number = f"{plain}.html", 2
     while name.lower() in {other.lower() for other in taken}:
         name, number = f"{plain}_{number}.html", number + 1

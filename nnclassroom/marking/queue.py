@@ -17,7 +17,8 @@ from queue import SimpleQueue
 
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.judge.worker import Worker, WorkerError
-from nncourse.errors import CourseError, reason_of
+from nnclassroom.marking.caught import caught
+from nncourse.errors import CourseError, printable, reason_of
 
 # Wall time in seconds, many times what a check needs: the judge itself counts CPU time, so that a busy machine costs
 # no student a mark.
@@ -69,14 +70,14 @@ def judge(task: Task, terms: Terms, worker: Worker) -> Judged:
     wall = terms.limits[1 if task.launch else 0]
     given = (task.operation, task.kernel, task.text, task.launch, terms.seed, terms.sandbox)
     try:
-        verdict = worker.call(kept_kernels.check, *given, kept_kernels.TIME_LIMIT, terms.definitions, seconds=wall)
+        # quiet: what an answer prints, escape sequences too, is not for the terminal of the person who marks
+        options = (kept_kernels.TIME_LIMIT, terms.definitions)
+        verdict = worker.call(kept_kernels.check, *given, *options, seconds=wall, quiet=True)
     except WorkerError as error:
         return Judged(error.kind, f"{title}: {error}")
-    except CourseError as error:
-        return Judged("crash", f"{title}: {error}")
     if verdict.facts.get("context") == "lost":
         worker.end()  # after such an error its CUDA context is unusable
-    return Judged(verdict.kind, ADDRESS.sub("0x…", verdict.line))
+    return Judged(verdict.kind, ADDRESS.sub("0x…", "\n".join(map(printable, verdict.line.split("\n")))))
 
 
 class Journal:
@@ -90,7 +91,7 @@ class Journal:
             text = path.read_text("utf-8") if path.exists() else ""
         except (OSError, UnicodeDecodeError):
             raise CourseError(f"{path}: wanted the journal of an earlier run; it cannot be read: remove it") from None
-        for line in text.splitlines():
+        for line in text.split("\n"):
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 entry = json.loads(line)
                 self.verdicts[entry["key"]] = Judged(entry["kind"], entry["line"])
@@ -156,8 +157,9 @@ def _run(tasks: Mapping[str, Task], terms: Terms, jobs: int) -> Iterator[tuple[s
 
     def judged(key: str, task: Task) -> tuple[str, Judged]:
         worker = free.get()
+        title = f"{task.operation} ({task.kernel})"
         try:
-            return key, judge(task, terms, worker)
+            return key, caught(lambda: judge(task, terms, worker), lambda said: Judged("crash", f"{title}: {said}"))
         finally:
             free.put(worker)
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from nncourse.errors import CourseError, write_atomically
 
 # How platforms name what they let you download: person, number, and for Canvas the number of the attachment.
-MOODLE = re.compile(r"(?P<name>[^_]+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_.*)?", re.DOTALL)
-CANVAS = re.compile(r"(?P<name>[^\W\d_]+)(?:_LATE)?_(?P<id>\d+)_(?P<attachment>\d+)_.+", re.DOTALL)
+MOODLE = re.compile(r"(?P<name>[^_]+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL)
+CANVAS = re.compile(r"(?P<name>[^\W\d_]+)(?:_LATE)?_(?P<id>\d+)_(?P<attachment>\d+)_(?P<file>.+)", re.DOTALL)
 NAMES = ("name", "full name", "student", "student name", "nombre completo", "nombre y apellidos")
 PARTS = (("first name", "last name"), ("first name", "surname"), ("nombre", "apellido(s)"), ("nombre", "apellidos"))
 IDS = ("id", "identifier", "identificador", "id number", "número de id", "sis user id", "sis login id", "username")
@@ -46,6 +46,12 @@ def person(entry: str) -> Person:
     if found := CANVAS.fullmatch(entry):
         return Person(found["name"], found["id"], f"{found['name']}_{found['id']}_{found['attachment']}_feedback.html")
     return Person(entry)
+
+
+def file_of(entry: str) -> str:
+    """The student's own name of a file that a platform has named: `mse.numpy.py`; otherwise the name as it is."""
+    found = MOODLE.fullmatch(entry) or CANVAS.fullmatch(entry)
+    return (found and found["file"]) or entry
 
 
 def moodle_feedback(name: str, number: str) -> str:

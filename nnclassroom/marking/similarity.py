@@ -11,12 +11,12 @@ import io
 import keyword
 import re
 import tokenize
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cuda_on_cpu.source import COMMENT
+from nnclassroom.judge.python_text import tree
 
 LONGEST = 64 << 10  # characters; of a longer text only so many are compared
 RUN, WINDOW = 5, 3  # tokens of a fingerprint; of so many fingerprints in a row the smallest is kept
@@ -76,6 +76,9 @@ class Comparison:
         return [pair for pair in self.pairs if student in (pair.one, pair.other)]
 
 
+NOT_COMPARED = Comparison((), {}, 0)
+
+
 def compared(texts: Mapping[str, str], cuda: bool, solution: str = "") -> Comparison:
     """Compare the texts of one exercise, by student, with each other and with the course's."""
     marks = {student: fingerprints(text, cuda) for student, text in texts.items()}
@@ -125,11 +128,9 @@ def tokens(text: str, cuda: bool) -> list[str]:
 
 def _of_python(text: str) -> list[str]:
     """Of the text as Python itself writes it, without docstrings, annotations and `pass`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about escapes such as "\\d"
-        tree = ast.parse(text)
+    parsed = tree(text)
     own = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             own.add(node.id)
         elif isinstance(node, ast.arg):
@@ -139,7 +140,7 @@ def _of_python(text: str) -> list[str]:
             own.add(node.name)
         elif isinstance(node, ast.alias):
             own.add(node.asname or node.name)
-    plain = ast.unparse(_Plain().visit(tree))
+    plain = ast.unparse(_Plain().visit(parsed))
     kinds = (tokenize.NAME, tokenize.NUMBER, tokenize.STRING, tokenize.OP)
     read = [each for each in tokenize.generate_tokens(io.StringIO(plain).readline) if each.type in kinds]
     return [NAME if each.string in own and not keyword.iskeyword(each.string) else each.string for each in read]

@@ -1,8 +1,8 @@
-"""Submissions: reading them without trusting them. Every entry of a class's folder gives one.
+"""Submissions: reading them without trusting them. Every student of a class's folder has one.
 
-A submission is a folder my_kernels/, an archive of one, or notebooks, whose cells are read. Only plain texts are read,
-and nothing is run here: kernels (sigmoid.numpy.py, sigmoid.naive.cu) and the record of attempts. progress.json is a
-claim, and is not read.
+A submission is whatever a student handed in: folders my_kernels/, archives of them, single kernels, and notebooks,
+whose cells are read. Only plain texts are read, and nothing is run here: kernels (sigmoid.numpy.py, sigmoid.naive.cu)
+and the records. What progress.json says is a claim, which only `nncourse take` asks for.
 """
 
 import contextlib
@@ -10,56 +10,39 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from nnclassroom.exercises.kept_kernels import ATTEMPTS, MOST_RECORD, MOST_TEXT
+from nnclassroom.exercises.kept_kernels import ATTEMPTS, MOST_RECORD, MOST_TEXT, record_in
 from nnclassroom.marking import cells, pieces, roster
-from nnclassroom.marking.pieces import UNREADABLE, Piece, is_archive, is_hidden, stem_of
+from nnclassroom.marking.caught import caught
+from nnclassroom.marking.hand_in import Submission, together
+from nnclassroom.marking.pieces import Piece, is_archive, is_hidden, stem_of
 from nnclassroom.marking.roster import Roster
-from nncourse.errors import CourseError, nearest, reason_of
+from nnclassroom.notebook.python_cell import DECORATOR
+from nncourse.errors import CourseError, decoded, nearest, printable, reason_of
 
 KERNEL_FILE = re.compile(r"([^\W\d]\w*)\.([^\W\d]\w*)\.(py|cu)", re.ASCII)
-OTHERS = ("progress.json", "report.md", ATTEMPTS)  # what a submission holds besides kernels
+PROGRESS = "progress.json"
+OTHERS = (PROGRESS, "report.md", ATTEMPTS)  # what a submission holds besides kernels
 RECORD = "submission.json"  # of `nncourse submit`
-MOST_NOTEBOOK, MOST_NOTEBOOKS = 16 << 20, 40  # bytes, and how many are read
+MOST_NOTEBOOK, MOST_NOTEBOOKS = 64 << 20, 40  # bytes, and how many are read
 CLOSED = (".rar", ".7z", ".pdf", ".docx", ".doc")  # forms that are seen, and not read
+MOST_ARCHIVES, DEEPEST = 40, 3  # archives in a hand-in, and in each other
+MOST_NAMED = 3  # files of a hand-in in which nothing is read
+EXPORT = re.compile(r"(?:[^.]*[\W_])?\d\d(?:[\W_][^.]*)?\.py")  # what a Jupyter makes of a notebook: 02_activations.py
 # What browsers and file managers add to the name of a second copy, and editors to any name.
 OF_A_COPY = re.compile(r"\s*\(\d+\)|[\s_-]+cop(?:y|ia)\b|\bcopy of\s+|\.txt$|-\d+(?=\.(?:py|cu)$)|\s+", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A student's kernels by file name, the recorded attempts (a claim), and why some files could not be read."""
-
-    student: str
-    texts: dict[str, str] = field(default_factory=dict)
-    attempts: dict[str, Counter] = field(default_factory=dict)  # "operation.kernel" -> number of each kind of verdict
-    reason: str = ""  # why nothing was read at all
-    problems: tuple[str, ...] = ()  # what was not read: "file: reason"
-    notes: tuple[str, ...] = ()  # what was read otherwise than it was named
-    entry: str = ""  # its name in the class's folder; "" where nothing was handed in
-    time: datetime | None = None
-    is_recorded: bool = False  # whether the time is the one that `nncourse submit` wrote; else the file's
-    minutes: float = 0.0  # between the first and the last recorded attempt: a claim, too
-    replaced: int = 0  # number of other entries of the same student
-    number: str = ""  # by which a learning platform knows the student
-    row: int | None = None  # of the class's list
-    feedback: str = ""  # the name under which the platform takes a page back
-
-    def problem_of(self, file: str) -> str:
-        """Why this file could not be read; "" if it could."""
-        return next((said for said in self.problems if said.startswith(f"{file}: ")), "")
 
 
 def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | None = None) -> list[Submission]:
     """The submissions in these paths, sorted by student: each a my_kernels/, an archive of one, or a folder of these.
 
     known: the names of the exercises' files, by which renamed ones are recognised.
-    listed: the class. Names are taken from it, and who is on it and handed in nothing has a submission too.
-    A submission that cannot be read has `problems`; the others are still read. Of several of a student one counts, as
-    newest() says. Raises CourseError for a missing path.
+    listed: the class. Names are taken from it, and students on it who handed in nothing have a submission too.
+    A submission that cannot be read has a reason; the others are still read. All that is one student's is put together,
+    as together() says. Raises CourseError for a missing path.
     """
     entries = []
     for path in paths:
@@ -81,7 +64,7 @@ def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | No
                 back = listed.feedback(row)
                 number = _number(listed, row)
                 found[name] = [Submission(name, reason="nothing handed in", number=number, row=row, feedback=back)]
-    return [replace(newest(own), replaced=len(own) - 1) for _, own in sorted(found.items())]
+    return [replace(together(own), entries=sum(bool(each.entry) for each in own)) for _, own in sorted(found.items())]
 
 
 def _number(listed: Roster | None, row: int | None) -> str:
@@ -89,32 +72,22 @@ def _number(listed: Roster | None, row: int | None) -> str:
     return next(iter(listed.ids[row]), "") if listed and row is not None else ""
 
 
-def newest(given: Sequence[Submission]) -> Submission:
-    """Of several hand-ins of one student the newest that holds kernels, with a note that says so."""
-    if len(given) == 1:
-        return given[0]
-    readable = [each for each in given if each.texts] or list(given)
-    recorded = [each for each in readable if each.is_recorded] or readable
-    chosen = max(recorded, key=lambda each: (each.time.timestamp() if each.time else 0.0, each.entry))
-    of_what = "by its record" if chosen.is_recorded else "by the file's date"
-    when = f"{chosen.time:%Y-%m-%d %H:%M}" if chosen.time else "no date"
-    note = f"of {len(given)} hand-ins {chosen.entry} counts, of {when} {of_what}"
-    unread = [f"{each.entry} is not read: {each.reason}" for each in given if not each.texts]
-    return replace(chosen, notes=(*chosen.notes, note, *(unread if chosen.texts else ())))
-
-
 def _in(path: Path, known: Collection[str]) -> Iterator[Submission]:
     """The submissions of one path of the command line."""
     path = path.resolve()
     if not path.is_dir():
-        yield read(path, stem_of(path.name), known)
+        yield read(path, _student_of(path), known)
     elif _is_one(path):
-        yield read(path, path.parent.name if path.name == "my_kernels" else path.name, known)
+        yield read(path, printable(path.parent.name if path.name == "my_kernels" else path.name), known)
     else:
         for entry in sorted(path.iterdir()):
             if not is_hidden(entry.name):
-                is_folder = entry.is_dir() and not entry.is_symlink()
-                yield read(entry, entry.name if is_folder else stem_of(entry.name), known)
+                yield read(entry, _student_of(entry), known)
+
+
+def _student_of(entry: Path) -> str:
+    is_folder = entry.is_dir() and not entry.is_symlink()
+    return printable(entry.name if is_folder else stem_of(entry.name))
 
 
 def _is_one(folder: Path) -> bool:
@@ -122,7 +95,8 @@ def _is_one(folder: Path) -> bool:
     names = [entry.name for entry in folder.iterdir() if not is_hidden(entry.name)]
     if "my_kernels" in names or folder.name == "my_kernels":
         return True
-    has_kernels = any(KERNEL_FILE.fullmatch(name) or name in OTHERS for name in names)
+    named_by_platform = any(roster.file_of(name) != name for name in names)
+    has_kernels = any(KERNEL_FILE.fullmatch(name) or name in OTHERS for name in names) and not named_by_platform
     return has_kernels and not any(is_archive(name) or _holds_kernels(folder / name) for name in names)
 
 
@@ -133,94 +107,144 @@ def _holds_kernels(path: Path) -> bool:
 
 
 def read(path: Path, student: str, known: Collection[str] = ()) -> Submission:
-    """The submission in one entry: a folder, an archive or a notebook. It has a problem if there is nothing in it."""
-    made = Submission(student, entry=path.name)
+    """The submission in one entry: a folder, an archive, a notebook or a kernel; with a reason if nothing is in it."""
+    made = Submission(student, entry=printable(path.name))
+    return caught(lambda: _read(path, made, known), lambda said: replace(made, reason=said))
+
+
+def _read(path: Path, made: Submission, known: Collection[str]) -> Submission:
     if path.is_symlink():
         return replace(made, reason="a link, which is not followed")
-    name = path.name.lower()
-    if not (path.is_dir() or is_archive(name) or name.endswith(".ipynb")):
-        return replace(made, reason="wanted a .zip, a .tar.gz, a folder or a notebook")
+    own = roster.file_of(path.name)  # the student's name of it, where a platform has put its own words before it
+    is_kernel = own != path.name and (KERNEL_FILE.fullmatch(own) or _renamed(own, known))
+    if not (path.is_dir() or is_archive(own) or own.lower().endswith(".ipynb") or is_kernel):
+        form = next((form for form in CLOSED if own.lower().endswith(form)), "")
+        got = f"; got a {form}" if form else ""
+        return replace(made, reason=f"wanted a .zip, a .tar.gz, a folder or a notebook{got}")
+    date = path.stat().st_mtime
     try:
         with pieces.opened(path) as found:
-            made = replace(_made(made, found, known), entry=path.name)
-    except UNREADABLE as error:
+            if path.is_file() and not is_archive(own):
+                found = [replace(found[0], place=PurePosixPath(own))]
+            parts = list(_parts(made, found, known, date if is_archive(own) and path.is_file() else 0.0, 0))
+    except (OSError, ValueError) as error:
         return replace(made, reason=f"cannot be read: {reason_of(error)}")
-    if made.texts or made.reason:
-        return _dated(made, path)
-    archives = sorted(each for each in path.iterdir() if is_archive(each.name)) if path.is_dir() else []
-    if archives:  # as learning platforms store what a student uploads
-        inside = newest([read(each, student, known) for each in archives])
-        return replace(inside, entry=path.name)
-    return _dated(replace(made, reason=made.problems[0] if made.problems else _why_empty(found)), path)
+    whole = together(parts)
+    return replace(whole, entry=made.entry, replaced=0, time=whole.time or _moment(date))
 
 
-def _dated(made: Submission, path: Path) -> Submission:
-    if made.time:
-        return made
-    return replace(made, time=datetime.fromtimestamp(path.stat().st_mtime).astimezone())
+def _parts(
+    made: Submission, found: Sequence[Piece], known: Collection[str], date: float, depth: int
+) -> Iterator[Submission]:
+    """What is loose in a folder or an archive, and then what is in each archive there.
+
+    date: of the archive; 0 in a folder, whose files have dates.
+    """
+    found = [each for each in found if not any(map(is_hidden, each.place.parts))]
+    archives = [each for each in found if is_archive(each.place.name)]
+    loose = _made(made, [each for each in found if each not in archives], known, date)
+    if loose.texts or loose.problems or loose.attempts or loose.claims or not archives:
+        yield loose
+    for number, each in enumerate(archives):
+        inner = replace(made, entry=printable(each.place.name))
+        if depth == DEEPEST or number >= MOST_ARCHIVES:
+            yield replace(inner, reason=f"more than {MOST_ARCHIVES} archives, or {DEEPEST} in each other: unpack it")
+            continue
+        try:
+            yield from _parts(inner, pieces.inside(each), known, date or each.time, depth + 1)
+        except (OSError, ValueError) as error:
+            yield replace(inner, reason=f"cannot be read: {reason_of(error)}")
 
 
-def _why_empty(found: Sequence[Piece]) -> str:
-    names = [each.place.name for each in found]
-    closed = [name for name in names if name.lower().endswith((*CLOSED, *pieces.ARCHIVES))]
-    if closed:
-        return f"{closed[0]} is not read: wanted a .zip or a .tar.gz"
-    if any(name.endswith(".ipynb") for name in names):
-        return "no filled-in exercise in its notebooks"
-    return f"no kernel in it, {len(names)} other files" if names else "nothing in it"
+@dataclass(frozen=True)
+class _Text:
+    """A text that may be the answer to an exercise: the name of its file, and which of two counts, by rank."""
+
+    file: str
+    text: str
+    kind: int  # of CELL, RENAMED, NAMED
+    place: str
+    in_my_kernels: bool
+    time: float
+
+    @property
+    def rank(self) -> tuple:
+        return self.kind, self.in_my_kernels, self.time, -self.place.count("/"), self.place
 
 
-def _made(made: Submission, given: Sequence[Piece], known: Collection[str]) -> Submission:
-    """The submission with what these files hold: kernels of one folder, the records, and the notebooks' answers."""
-    given = [each for each in given if not any(map(is_hidden, each.place.parts))]
-    folders = _folders([each.place for each in given], known)
-    if len(folders) > 1:
-        return replace(made, reason="wanted one folder of kernels in it")
-    texts: dict[str, str] = {}
+CELL, RENAMED, NAMED = range(3)
+
+
+def _made(made: Submission, given: Sequence[Piece], known: Collection[str], date: float) -> Submission:
+    """The submission with what these files hold: kernels, the records, and the answers in notebooks."""
     problems: list[str] = []
     notes: list[str] = []
-    attempts: dict[str, Counter] = {}
-    time, minutes = None, 0.0
-    for each in sorted(given, key=lambda each: (not KERNEL_FILE.fullmatch(each.place.name), each.place)):
-        name = each.place.name
-        if name == RECORD and len(each.place.parts) <= 2:
-            time = _time(_text(each, MOST_RECORD, []))
-        elif each.place.parent in folders:
-            if name == ATTEMPTS:
-                attempts, minutes = _attempts(_text(each, MOST_RECORD, problems))
-                continue
-            wanted = name if name in known or KERNEL_FILE.fullmatch(name) else ""
-            if renamed := _renamed(name, known):
-                if renamed in texts:
-                    problems.append(f"{name}: not read, since there is {renamed}")
-                    continue
-                wanted = renamed
-                notes.append(f"{name} is read as {renamed}")
-            elif wanted and known and name not in known and (guess := nearest(name, known)):
-                notes.append(f"{name} is no exercise here{guess}")
-            if wanted and (text := _text(each, MOST_TEXT, problems)) is not None:
-                texts[wanted] = text
-    _from_notebooks(given, texts, problems, notes)
+    texts = [text for each in given if (text := _kernel(each, known, problems))]
+    texts += _from_notebooks(given, problems)
+    chosen = _chosen(texts, problems, notes)
+    unknown = [file for file, each in chosen.items() if known and file not in known and each.kind == NAMED]
+    notes += [f"{file} is no exercise here{guess}" for file in unknown if (guess := nearest(file, known))]
+    time = _time(_record(given, RECORD, []))
+    attempts, minutes = _attempts(_record(given, ATTEMPTS, problems))
     return replace(
         made,
-        texts=texts,
+        texts={file: each.text for file, each in chosen.items()},
+        in_cells=sum(each.kind == CELL for each in chosen.values()),
         attempts=attempts,
         minutes=minutes,
+        claims=record_in(_record(given, PROGRESS, []) or "{}") or {},
         problems=tuple(problems),
         notes=tuple(notes),
-        time=time,
+        time=time or _moment(date or max((each.time for each in given), default=0.0)),
         is_recorded=time is not None,
+        reason="" if chosen else problems[0] if problems else _why_empty(given),
     )
 
 
-def _folders(places: Sequence[PurePosixPath], known: Collection[str]) -> set[PurePosixPath]:
-    """The folder of the kernels: my_kernels if there is one, else the outermost; several if that is not clear."""
-    is_named = [place for place in places if KERNEL_FILE.fullmatch(place.name) or _renamed(place.name, known)]
-    folders = {place.parent for place in is_named} or {place.parent for place in places if place.name in OTHERS}
-    if len(folders) > 1 and (own := {folder for folder in folders if folder.name == "my_kernels"}):
-        return own
-    outermost = min((len(folder.parts) for folder in folders), default=0)
-    return {folder for folder in folders if len(folder.parts) == outermost}
+def _why_empty(given: Sequence[Piece]) -> str:
+    names = [printable(each.place.name) for each in given]
+    closed = [name for name in names if name.lower().endswith(CLOSED)]
+    if closed:
+        return f"{closed[0]} is not read: wanted a .zip or a .tar.gz"
+    if any(name.lower().endswith(".ipynb") for name in names):
+        return "no filled-in exercise in its notebooks"
+    if not names:
+        return "nothing in it"
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"no kernel and no notebook in it, but {', '.join(sorted(names)[:MOST_NAMED])}{more}"
+
+
+def _chosen(texts: Sequence[_Text], problems: list[str], notes: list[str]) -> dict[str, _Text]:
+    """The text of each exercise. A kept kernel counts before a cell, and of two alike the newer."""
+    chosen: dict[str, _Text] = {}
+    for each in sorted(texts, key=lambda each: each.rank):
+        older = chosen.get(each.file)
+        chosen[each.file] = each
+        if older is None or older.text == each.text or (older.kind, each.kind) == (CELL, NAMED):
+            continue
+        if (older.kind, each.kind) == (RENAMED, NAMED):
+            problems.append(f"{PurePosixPath(older.place).name}: not read, since there is {each.file}")
+        else:
+            why = "the newer" if each.kind == CELL or each.in_my_kernels == older.in_my_kernels else "the one kept"
+            notes.append(f"{each.file} is there twice: {each.place} counts, {why}, and not {older.place}")
+    renamed = (each for each in chosen.values() if each.kind == RENAMED)
+    notes += [f"{PurePosixPath(each.place).name} is read as {each.file}" for each in renamed]
+    return chosen
+
+
+def _kernel(piece: Piece, known: Collection[str], problems: list[str]) -> _Text | None:
+    """The kernel in a file; None if it is another file, or cannot be read."""
+    name = piece.place.name
+    renamed = _renamed(name, known)
+    if not (renamed or name in known or KERNEL_FILE.fullmatch(name)):
+        return None
+    text = _text(piece, MOST_TEXT, problems)
+    return None if text is None else _of_piece(piece, renamed or name, text, RENAMED if renamed else NAMED)
+
+
+def _of_piece(piece: Piece, file: str, text: str, kind: int) -> _Text:
+    in_my_kernels = piece.place.parent.name == "my_kernels"
+    return _Text(file, text, kind, printable(piece.place.as_posix()), in_my_kernels, piece.time)
 
 
 def _renamed(name: str, known: Collection[str]) -> str:
@@ -231,32 +255,57 @@ def _renamed(name: str, known: Collection[str]) -> str:
     return next((each for each in known if each.lower() == folded), "")
 
 
-def _from_notebooks(given: Sequence[Piece], texts: dict[str, str], problems: list[str], notes: list[str]) -> None:
-    """Add the answers in notebooks to exercises of which there is no kept kernel."""
+def _from_notebooks(given: Sequence[Piece], problems: list[str]) -> Iterator[_Text]:
+    """The answers in the cells of notebooks, and in Python files that a Jupyter has made of notebooks."""
     notebooks = [each for each in given if each.place.suffix.lower() == ".ipynb"]
+    notebooks += [each for each in given if EXPORT.fullmatch(each.place.name)]
     if len(notebooks) > MOST_NOTEBOOKS:
-        problems.append(f"notebooks: {len(notebooks)} of them; {MOST_NOTEBOOKS} are read")
-    for each in notebooks[:MOST_NOTEBOOKS]:
+        problems.append(f"notebooks: {len(notebooks)} of them; the newest {MOST_NOTEBOOKS} are read")
+        notebooks = sorted(notebooks, key=lambda each: each.time)[-MOST_NOTEBOOKS:]
+    for each in notebooks:
+        name = printable(each.place.name)
         try:
-            answers = cells.answers(each.read(MOST_NOTEBOOK))
-        except UNREADABLE as error:
-            problems.append(f"{each.place.name}: {error}")
+            answers = _answers(each)
+        except (OSError, ValueError) as error:
+            problems.append(f"{name}: {reason_of(error)}")
             continue
-        new = {name: text for name, text in answers.items() if name not in texts and len(text) <= MOST_TEXT}
-        texts |= new
-        if new:
-            answers_in_words = "1 answer" if len(new) == 1 else f"{len(new)} answers"
-            notes.append(f"{each.place.name}: {answers_in_words} read from its cells")
+        for file, text in answers.items():
+            if len(text) <= MOST_TEXT:
+                yield _of_piece(each, file, text, CELL)
+            else:
+                problems.append(f"{file}: in {name}, longer than {MOST_TEXT >> 10} KB")
+
+
+def _answers(notebook: Piece) -> dict[str, str]:
+    if notebook.place.suffix == ".py":
+        text = decoded(notebook.read(MOST_RECORD))
+        return cells.in_cell(text) if DECORATOR in text else {}
+    return cells.answers(notebook.read(MOST_NOTEBOOK))
+
+
+def _record(given: Sequence[Piece], name: str, problems: list[str]) -> str | None:
+    """The text of the newest record of that name, one in my_kernels before others; None if there is none."""
+    named = [each for each in given if each.place.name == name]
+    newest = max(named, key=lambda each: (each.place.parent.name == "my_kernels", each.time), default=None)
+    return _text(newest, MOST_RECORD, problems) if newest else None
 
 
 def _text(piece: Piece, most: int, problems: list[str]) -> str | None:
     """The text of a file; None if it cannot be read, with a problem that says why."""
+    name = printable(piece.place.name)
     try:
-        return piece.read(most).decode("utf-8-sig").replace("\r\n", "\n")
+        return decoded(piece.read(most)).replace("\r\n", "\n")
     except UnicodeDecodeError:
-        problems.append(f"{piece.place.name}: no text in UTF-8")
-    except UNREADABLE as error:
-        problems.append(f"{piece.place.name}: {error}")
+        problems.append(f"{name}: no text in UTF-8")
+    except (OSError, ValueError) as error:
+        problems.append(f"{name}: {reason_of(error)}")
+    return None
+
+
+def _moment(seconds: float) -> datetime | None:
+    """The time of a file's date; None for no date, and for one that no calendar has."""
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(seconds).astimezone() if seconds > 0 else None
     return None
 
 
@@ -275,7 +324,7 @@ def _attempts(text: str | None) -> tuple[dict[str, Counter], float]:
     """
     found: dict[str, Counter] = {}
     times = []
-    for line in (text or "").splitlines():
+    for line in (text or "").split("\n"):
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):

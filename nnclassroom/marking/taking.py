@@ -1,53 +1,57 @@
-"""`nncourse take`: kept kernels from another machine, out of the file that `nncourse submit` wrote there."""
+"""`nncourse take`: kept kernels from another machine, out of what `nncourse submit` wrote there, or any hand-in."""
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.exercises.kept_kernels import MOST_RECORD, MOST_TEXT
-from nnclassroom.marking import pieces
-from nncourse.errors import CourseError, reason_of
+from nnclassroom.exercises.hints import exercises
+from nnclassroom.marking import submission
+from nnclassroom.marking.grade import FIRST_LINE, file_of, launch_of
+from nncourse.errors import CourseError
 
 
 def take(path: Path) -> list[str]:
-    """Judge the file's kernels on this machine, and keep those that are right; of two answers the newer one stays.
+    """Judge the kernels of a hand-in on this machine, and keep those that are right; the newer of two answers stays.
 
-    Returns a line for each that was judged, and one with the numbers. CourseError if the file cannot be read.
+    It reads what `nncourse grade` reads: the date of an answer is the one in progress.json, otherwise the hand-in's.
+    Returns a line for each that was judged, and one with the numbers. CourseError if nothing can be read.
     """
-    try:
-        with pieces.opened(path) as found:
-            files = {each.place.name: each for each in found if each.place.parent.name == "my_kernels"}
-            said = files["progress.json"].read(MOST_RECORD).decode()
-            texts = {name: each.read(MOST_TEXT).decode() for name, each in files.items() if name[-3:] in (".py", ".cu")}
-    except (KeyError, *pieces.UNREADABLE) as error:
-        why = "it has no record of kernels" if isinstance(error, KeyError) else reason_of(error)
-        raise CourseError(f"{path}: wanted a file of `nncourse submit`: {why}") from None
-    theirs = kept_kernels.record_in(said)
-    if theirs is None:
-        raise CourseError(f"{path}: wanted a file of `nncourse submit`: its record of kernels is damaged")
+    given = submission.read(path, "", frozenset(map(file_of, exercises())))
+    if not given.texts:
+        raise CourseError(f"{path}: wanted a file of `nncourse submit`: {given.reason}")
     own, lines = kept_kernels.progress(), []
     taken = stayed = 0
-    for key, entry in sorted(theirs.items()):
-        operation_name, _, name = key.partition(".")
-        launch = entry.get("launch")
-        try:
-            operation = find(operation_name)
-            text = texts[kept_kernels.file_name(operation, name, launch)]
-        except CourseError:
-            lines.append(f"✗ {key}: not an exercise of this course")
-            continue
-        except KeyError:
-            lines.append(f"✗ {key}: its text is not in the file")
-            continue
+    usual = given.time.isoformat(timespec="seconds") if given.time else ""
+    for file, text in sorted(given.texts.items()):
+        key = file.rpartition(".")[0]
+        claim = given.claims.get(key, {})
+        date = claim.get("date") or usual
         here = own.get(key, {})
-        is_same = here.get("hash") == hashlib.sha256(text.encode()).hexdigest()
-        if is_same or here.get("date", "") > entry.get("date", ""):
+        if here.get("hash") == hashlib.sha256(text.encode()).hexdigest() or here.get("date", "") > date:
             stayed += 1
             continue
+        line, is_right = _kept(key, file, text, claim, date)
+        lines.append(line)
+        taken += is_right
+    lines += [f"✗ {said}" for said in given.problems]
+    return [*lines, f"{taken} of {len(given.texts)} taken; {stayed} are here already, or newer here"]
+
+
+def _kept(key: str, file: str, text: str, claim: Mapping, date: str) -> tuple[str, bool]:
+    """A line about a text that was judged, and whether it was right and is kept."""
+    operation_name, _, name = key.partition(".")
+    try:
+        operation = find(operation_name)
+    except CourseError:
+        return f"✗ {key}: not an exercise of this course", False
+    try:
+        claimed = claim.get("launch") if not FIRST_LINE.match(text) else None  # a kernel that was kept without its line
+        launch = (claimed or launch_of(operation, name, text)) if file.endswith(".cu") else None
         verdict = kept_kernels.judged(operation, name, text, launch)
-        lines.append(f"{'✓' if verdict else '✗'} {verdict.line}")
         if verdict:
-            kept_kernels.keep(operation, name, text, launch, date=entry.get("date", ""))
-            taken += 1
-    return [*lines, f"{taken} of {len(theirs)} taken; {stayed} are here already, or newer here"]
+            kept_kernels.keep(operation, name, text, launch, date=date)
+    except CourseError as error:
+        return f"✗ {operation.name} ({name}): {error}", False
+    return f"{'✓' if verdict else '✗'} {verdict.line}", bool(verdict)

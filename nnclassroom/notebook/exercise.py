@@ -24,6 +24,7 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.solutions import solution_text
 from nnclassroom.judge import worker
 from nnclassroom.judge.answer import seconds_of_text
+from nnclassroom.judge.python_text import tree
 from nnclassroom.judge.verdict import OPEN, UNCHECKED, Verdict
 from nnclassroom.notebook import cuda_cell, python_cell
 from nnclassroom.notebook.waiting import Line, waiting
@@ -251,7 +252,7 @@ def _no_loop(operation: Operation, name: str, text: str | None) -> list[str]:
     """A note for a kernel `loops` that has none, nor a function that calls itself, where `numpy` is for such."""
     if name != "loops" or text is None or "numpy" not in operation.kernels:
         return []
-    nodes = list(ast.walk(ast.parse(text)))
+    nodes = list(ast.walk(tree(text)))
     named = {node.name for node in nodes if isinstance(node, ast.FunctionDef)} | {"map"}
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     if named & called or any(isinstance(node, ast.For | ast.While | ast.comprehension) for node in nodes):
@@ -261,7 +262,7 @@ def _no_loop(operation: Operation, name: str, text: str | None) -> list[str]:
 
 def _has_loop(text: str) -> bool:
     """Whether a text has a loop whose turns may grow with its arrays."""
-    nodes = list(ast.walk(ast.parse(text)))
+    nodes = list(ast.walk(tree(text)))
     fors = [node.iter for node in nodes if isinstance(node, ast.For | ast.comprehension)]
     return any(isinstance(node, ast.While) for node in nodes) or not all(map(_is_short, fors))
 

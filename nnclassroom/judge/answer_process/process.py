@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
@@ -75,6 +76,7 @@ def function_of(start: dict, xp):
 def run(talk: Talk) -> None:
     """Execute one text, then answer each call of its function with what it returned."""
     start, _ = talk.receive()
+    warnings.simplefilter("ignore")  # PYTHONWARNINGS=error must not turn a docstring with \sigma into an error
     talk.file = start["file"]
     earlier: list = []
     xp, seconds = _imported(start)
