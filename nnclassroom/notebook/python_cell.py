@@ -16,7 +16,8 @@ from nncourse.errors import CourseError
 
 DECORATOR = "exercise"
 UNCHANGED_BY = ("time", "capture", "prun")  # cell magics that run the Python below them
-MOST_WORK = 300_000  # characters times magics: about a second of IPython's transformer, which reads a cell for each
+MOST_WORK = 300_000  # about a second of IPython's transformer, which reads a cell once for each of its magics
+DEEPEST = 3  # magics in each other, such as %%capture above %%time
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ def is_python(source: str) -> bool:
 
 def work(source: str) -> int:
     """How much IPython's transformer has to do for a cell that is not Python; it takes a cell magic as a whole."""
-    return 0 if source.lstrip().startswith("%%") else len(source) * sum(map(source.count, ("%", "!", "?")))
+    magics = sum(map(source.count, ("%", "!", "?")))
+    return 0 if source.lstrip().startswith("%%") else len(source) * (10 + magics)
 
 
 def cell_magic(source: str) -> CellMagic | None:
@@ -120,14 +122,14 @@ def cell_magic(source: str) -> CellMagic | None:
     return None
 
 
-def functions(source: str) -> Iterator[Function]:
+def functions(source: str, depth: int = 0) -> Iterator[Function]:
     """The functions of a cell that as_run() has returned, in order, also those in an `if` or below `%%time`.
 
     SyntaxError if it is not Python.
     """
     magic = cell_magic(source)
     if magic and magic.name in UNCHANGED_BY:
-        yield from functions(as_run(magic.body))
+        yield from functions(as_run(magic.body), depth + 1) if depth < DEEPEST else ()
         return
     body = tree(source)
     inside_strings = _inside_strings(body)
