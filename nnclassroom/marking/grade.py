@@ -90,9 +90,8 @@ def grade(
         _sandbox(folders) if sandboxed else (),
         **({"limits": limits} if limits else {}),
     )
-    of_students = "1 student" if len(submissions) == 1 else f"{len(submissions)} students"
     of_exercises = "1 exercise" if len(exercises) == 1 else f"{len(exercises)} exercises"
-    say(f"{of_students}, {of_exercises}, course {terms.version}, seed {seed}")
+    say(f"{_students(len(submissions))}, {of_exercises}, course {terms.version}, seed {seed}")
     answers = {(each.student, e.key): _answer(each, e, terms) for each in submissions for e in exercises}
     tasks = {answer.key(terms): answer for answer in answers.values() if isinstance(answer, Task)}
     _refuse_what_cannot_run(tasks.values())
@@ -170,7 +169,12 @@ def _counted(submissions: Sequence[Submission]) -> Iterator[str]:
         yield f"{in_cells} read from the cells of notebooks, where no kept kernel was handed in"
     read, older = sum(bool(each.texts) for each in submissions), sum(each.replaced for each in submissions)
     entries, unread = sum(each.entries for each in submissions), sum(not each.texts for each in submissions)
-    yield f"{entries} handed in by {len(submissions)} students: {read} read, {unread} not read, {older} replaced by newer ones"
+    by = _students(len(submissions))
+    yield f"{entries} handed in by {by}: {read} read, {unread} not read, {older} replaced by newer ones"
+
+
+def _students(count: int) -> str:
+    return "1 student" if count == 1 else f"{count} students"
 
 
 def _of_nobody_read(changed: Iterable[tuple[str, str]], submissions: Sequence[Submission]) -> Iterator[str]:

@@ -7,6 +7,7 @@ and the records. What progress.json says is a claim, which only `nncourse take` 
 
 import contextlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -86,7 +87,7 @@ def _in(path: Path, known: Collection[str]) -> Iterator[Submission]:
 
 
 def _student_of(entry: Path) -> str:
-    is_folder = entry.is_dir() and not entry.is_symlink()
+    is_folder = os.path.isdir(entry) and not os.path.islink(entry)
     return printable(entry.name if is_folder else stem_of(entry.name))
 
 
@@ -101,9 +102,11 @@ def _is_one(folder: Path) -> bool:
 
 
 def _holds_kernels(path: Path) -> bool:
-    if not path.is_dir() or path.is_symlink():
+    if not os.path.isdir(path) or os.path.islink(path):
         return False
-    return any(KERNEL_FILE.fullmatch(each.name) or each.name == "my_kernels" for each in path.iterdir())
+    with contextlib.suppress(OSError):  # it cannot be entered
+        return any(KERNEL_FILE.fullmatch(each.name) or each.name == "my_kernels" for each in path.iterdir())
+    return False
 
 
 def read(path: Path, student: str, known: Collection[str] = ()) -> Submission:

@@ -1,0 +1,83 @@
+"""Mangled hand-ins: each has its row with a reason, and what Jupyter still reads keeps its mark."""
+
+import csv
+import time
+from pathlib import Path
+
+import pytest
+
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.hints import exercises
+from nnclassroom.marking import submission, taking
+from nnclassroom.marking.caught import FAILED
+from nnclassroom.marking.grade import file_of, grade
+from nncourse.errors import CourseError
+from tests import mangled
+
+ONLY = "sigmoid.numpy,mse.numpy,sigmoid.naive"
+KNOWN = frozenset(map(file_of, exercises()))
+LONGEST = 60.0  # seconds for one hand-in
+FEW = 60  # in quick; more in full
+
+
+def marked(folder: Path, seeds: range, record_property) -> None:
+    group = folder / "group"
+    group.mkdir()
+    names = {seed: mangled.hand_in(group, seed) for seed in seeds}
+    slowest = 0.0
+    for name in names.values():
+        began = time.monotonic()
+        submission.read(group / name, name, KNOWN)
+        slowest = max(slowest, time.monotonic() - began)
+    said: list[str] = []
+    marks = grade([group], folder / "m.csv", sandboxed=False, seed=1, say=said.append, only=ONLY)
+    rows = list(csv.DictReader((folder / "m_by_student.csv").open(newline="", encoding="utf-8")))
+    assert len(rows) == len(names), "a student without a row"
+    assert all(row["problems"] or int(row["missing"]) < 3 for row in rows), "nothing was read, and no reason is given"
+    right = {(mark.student, file_of(mark.exercise)) for mark in marks if mark.state == "right"}
+    for seed, name in names.items():
+        if name.endswith(".ipynb"):
+            found = {file for who, file in right if who.endswith(f" {seed}")}
+            assert mangled.answers_that_jupyter_reads((group / name).read_bytes()) <= found, name
+    ours = [each for each in (*said, *(row["problems"] for row in rows), *(m.line for m in marks)) if FAILED in each]
+    record_property("of ours", ours)
+    assert len(ours) <= len(names) / 100, ours
+    assert slowest < LONGEST
+
+
+def taken(folder: Path, seeds: range, monkeypatch) -> None:
+    for seed in seeds:
+        place = folder / str(seed)
+        place.mkdir()
+        monkeypatch.setenv("NNCOURSE_MY_KERNELS", str(place / "mine"))
+        path = place / mangled.hand_in(place, seed)
+        given = submission.read(path, "", KNOWN)
+        try:
+            lines = taking.take(path)
+        except CourseError as error:
+            assert not given.texts and "\n" not in str(error).replace(str(path), "")
+            continue
+        assert FAILED not in "\n".join(lines)
+        assert f"{len(kept_kernels.progress())} of {len(given.texts)} taken" in lines[-1]
+
+
+def test_a_mangled_class_is_marked(tmp_path, record_property):
+    marked(tmp_path, range(FEW), record_property)
+
+
+def test_mangled_work_is_taken(tmp_path, monkeypatch):
+    taken(tmp_path, range(10), monkeypatch)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(1000, 2000, 200))
+def test_a_thousand_mangled_hand_ins_are_marked(first, tmp_path, record_property):
+    marked(tmp_path, range(first, first + 200), record_property)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(3000, 3300, 100))
+def test_three_hundred_mangled_hand_ins_are_taken(first, tmp_path, monkeypatch):
+    taken(tmp_path, range(first, first + 100), monkeypatch)
