@@ -90,7 +90,11 @@ def kernels(rng: random.Random, folder: str = "my_kernels/") -> dict[str, bytes]
     chosen = rng.sample(sorted(KERNELS), rng.randint(1, len(KERNELS)))
     record = {name.rpartition(".")[0]: {"hash": "", "date": "2026-11-01"} for name in chosen}
     files = {f"{folder}{name}": KERNELS[name].encode() for name in chosen}
-    return files | {f"{folder}progress.json": json.dumps(record).encode()}
+    files |= {f"{folder}progress.json": json.dumps(record).encode()}
+    if rng.random() < 0.5:
+        victim = rng.choice(sorted(files))
+        files[victim] = changed(files[victim], rng)
+    return files
 
 
 def deep(rng: random.Random) -> dict[str, bytes]:
@@ -113,7 +117,7 @@ FORMS: dict[str, Callable[[random.Random], dict[str, bytes] | bytes]] = {
 def changed(content: bytes, rng: random.Random) -> bytes:
     """Bytes after an accident: changed, cut, doubled, moved, or with a character that nobody sees."""
     made = bytearray(content)
-    for _ in range(rng.choice([1, 1, 2, 5])):
+    for _ in range(rng.choice([1, 1, 1, 3])):
         place, other = sorted(rng.randrange(len(made) + 1) for _ in range(2))
         match rng.randrange(8):
             case 0 if made:
@@ -144,17 +148,26 @@ def swapped(content: bytes, rng: random.Random) -> bytes:
     return json.dumps(book).encode()
 
 
+def edited(content: bytes, rng: random.Random) -> bytes:
+    """A notebook that is sound, with an accident in the text of one of its cells."""
+    book = json.loads(content.decode("utf-8-sig"))
+    cell = rng.choice(book["cells"])
+    cell["source"] = changed(cell["source"].encode(), rng).decode("utf-8", rng.choice(["replace", "surrogateescape"]))
+    return json.dumps(book).encode()
+
+
 def hand_in(folder: Path, seed: int) -> str:
     """Write one mangled hand-in into a folder; the name of its entry."""
     rng = random.Random(seed)
     form = rng.choice(sorted(FORMS))
     content = FORMS[form](rng)
     name = f"{rng.choice(PEOPLE)} {seed}{form}"
-    mangle = swapped if form == ".ipynb" and rng.random() < 0.3 else changed
+    mangle = rng.choice([edited, edited, swapped, changed]) if form == ".ipynb" else changed
     if isinstance(content, bytes):
-        (folder / name).write_bytes(mangle(content, rng) if rng.random() < 0.9 else content)
+        is_mangled = rng.random() < (0.9 if form == ".ipynb" else 0.5)
+        (folder / name).write_bytes(mangle(content, rng) if is_mangled else content)
         return name
-    victim = rng.choice(sorted(content))
+    victim = rng.choice(sorted(content)) if rng.random() < 0.5 else ""
     (folder / name).mkdir()
     for place, held in content.items():
         path = folder / name / place

@@ -152,11 +152,10 @@ def _of_zip(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> byte
         raise ValueError("has a password")
     try:
         with archive.open(entry) as file:
-            return at_most(file.read(most + 1), most)
-    except (OSError, ValueError):
-        raise
-    except Exception as error:
+            content = file.read(most + 1)
+    except Exception as error:  # zipfile and its decompressors raise many types
         raise ValueError(f"is damaged in the archive ({reason_of(error) or type(error).__name__})") from error
+    return at_most(content, most)
 
 
 class _Bounded:
