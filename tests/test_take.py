@@ -1,6 +1,7 @@
 """`nncourse take`: kept kernels move to another machine, where they are judged again."""
 
 import json
+import zipfile
 
 import pytest
 
@@ -77,16 +78,49 @@ def test_what_is_wrong_here_is_not_kept(machine, tmp_path, capsys):
     assert not kept_kernels.progress()
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", json.dumps({"relu.numpy": 1})])
-def test_a_file_of_another_kind_is_refused_in_one_line(machine, tmp_path, capsys, content):
+def test_a_file_of_another_kind_is_refused_in_one_line(machine, tmp_path, capsys):
     machine("one")
-    kept_kernels.keep(find("relu"), "numpy", RIGHT)
     path = tmp_path / "work.zip"
-    if content is None:
-        path.write_text("no archive")
-    else:
-        (tmp_path / "one" / "progress.json").write_text(content)
-        packed(tmp_path)
-    capsys.readouterr()
+    path.write_text("no archive")
     assert main(["take", str(path)]) == 2
     assert (said := capsys.readouterr().err).startswith("nncourse: ") and said.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_is_one_line(machine, tmp_path, capsys):
+    machine("one")
+    assert main(["take", str(tmp_path / "nothing.zip")]) == 2
+    assert (said := capsys.readouterr().err).count("\n") == 1 and "no such file" in said
+
+
+@pytest.mark.parametrize("damaged", ["", "[]", "{", '{"relu.numpy": 1}'])
+def test_work_with_a_damaged_record_is_taken(machine, tmp_path, capsys, damaged):
+    machine("one")
+    kept_kernels.keep(find("relu"), "numpy", RIGHT)
+    (tmp_path / "one" / "progress.json").write_text(damaged)
+    path = packed(tmp_path)
+    machine("two")
+    assert main(["take", path]) == 0 and "1 of 1 taken" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "form", ["a folder", "backslashes", "a Mac's", "no folder in it", "a notebook", "a byte-order mark"]
+)
+def test_take_reads_what_grade_reads(form, machine, tmp_path, capsys):
+    source = f'@exercise("relu", kernel="numpy")\n{RIGHT}'
+    made = {
+        "backslashes": {"course\\my_kernels\\relu.numpy.py": RIGHT},
+        "a Mac's": {"my_kernels/relu.numpy.py": RIGHT, "__MACOSX/my_kernels/._relu.numpy.py": b"\x00\x05\xff"},
+        "no folder in it": {"relu.numpy.py": RIGHT},
+        "a notebook": {"02.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": source}]})},
+        "a byte-order mark": {"my_kernels/relu.numpy.py": b"\xef\xbb\xbf" + RIGHT.encode()},
+    }
+    path = tmp_path / ("work" if form == "a folder" else "work.zip")
+    if form == "a folder":
+        path.mkdir()
+        (path / "relu.numpy.py").write_text(RIGHT)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in made[form].items():
+                archive.writestr(name, content)
+    machine("two")
+    assert main(["take", str(path)]) == 0 and "1 of 1 taken" in capsys.readouterr().out

@@ -18,6 +18,8 @@ def take(path: Path) -> list[str]:
     It reads what `nncourse grade` reads: the date of an answer is the one in progress.json, otherwise the hand-in's.
     Returns a line for each that was judged, and one with the numbers. CourseError if nothing can be read.
     """
+    if not path.exists():
+        raise CourseError(f"{path}: there is no such file: expected what `nncourse submit` wrote")
     given = submission.read(path, "", frozenset(map(file_of, exercises())))
     if not given.texts:
         raise CourseError(f"{path}: wanted a file of `nncourse submit`: {given.reason}")
