@@ -70,12 +70,13 @@ def whole(text: str) -> int:
 
 
 def chosen(what: str, text: str, names: Mapping[Item, Sequence[str]]) -> tuple[Item, ...]:
-    """The items of which a name stands in the text, such as 02,03; all for an empty text.
+    """The items of which a name stands in the text, such as 02,03 or 2,3; all for an empty text.
 
     Raises CourseError for a name of none of them.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     known = dict.fromkeys(name for column in zip(*names.values(), strict=True) for name in column)
+    words = [f"0{word}" if word not in known and f"0{word}" in known else word for word in words]
     for word in words:
         refuse_unknown(what, word, known)
     return tuple(item for item, own in names.items() if not words or set(words) & set(own))

@@ -43,6 +43,7 @@ class Dataset:
     classes: tuple[str, ...]  # the name of each class, in the order of the labels
     features: tuple[str, ...]  # the name of each column of X
     image_shape: tuple[int, int, int] | None = None  # (channels, height, width) if a row is an image
+    notes: tuple[str, ...] = ()  # what looks odd in its table, a line each, for whoever uses it to see
 
     def __repr__(self) -> str:
         samples, features = self.X.shape
@@ -83,16 +84,23 @@ def predicted_classes(Y: np.ndarray) -> np.ndarray:
 
 
 def load(
-    name_or_path: str | Path, outputs: int | None = None, inputs: int | None = None, part: str = "train"
+    name_or_path: str | Path,
+    outputs: int | None = None,
+    inputs: int | None = None,
+    part: str = "train",
+    label: str | int | None = None,
 ) -> Dataset:
     """Load a shipped set, a generated set, MNIST or Fashion-MNIST by name, or a CSV file by path.
 
     inputs, outputs: widths of the first and last layer, if the data are for a given network.
     part: "train" or "test"; only the sets of MNIST's form have a "test" part.
+    label: of a CSV file, the column with the classes, by its name or its number, counted from 1; by default the last.
 
     Raises CourseError for an unknown name, and for data that do not fit the network.
     """
     name = str(name_or_path)
+    if label is not None and _is_known(name):
+        raise CourseError(f"expected a CSV file with a column {label!r} of classes; {name} is not one: leave label out")
     if part != "train" and name not in MNIST_SETS:
         raise CourseError(f"{name} has no part {part!r}: load it whole and split() it")
     if name in SHIPPED:
@@ -103,8 +111,8 @@ def load(
         data = mnist(part, name=name)
     elif name == SILHOUETTES:
         data = silhouettes()
-    elif os.path.exists(name) or Path(name).suffix:
-        return read_csv(name, inputs=inputs, outputs=outputs)
+    elif is_table(name):
+        return read_csv(name, inputs=inputs, outputs=outputs, label=label)
     else:
         names = [*SHIPPED, *GENERATORS, SILHOUETTES, *MNIST_SETS]
         wanted = f"the path of a CSV file or a data set, one of {', '.join(names)}"
@@ -120,6 +128,22 @@ def load(
     return data
 
 
+def refuse_single_class(data: Dataset) -> None:
+    """Raise CourseError if all samples have the same target: then there is nothing to learn."""
+    if not (data.Y - data.Y[0]).any():
+        advice = "if the classes are in another column of its file, name it with --label"
+        raise CourseError(f"{data.name}: expected two classes or more to learn; all samples are of one: {advice}")
+
+
+def is_table(name: str) -> bool:
+    """Whether a name is the path of a file, and not a data set."""
+    return not _is_known(name) and (os.path.exists(name) or bool(Path(name).suffix))
+
+
+def _is_known(name: str) -> bool:
+    return name in SHIPPED or name in GENERATORS or name in MNIST_SETS or name == SILHOUETTES
+
+
 def _targets(labels: np.ndarray, outputs: int) -> np.ndarray:
     """One-hot targets (samples, outputs) float32; a single output is 1 for label 1 and 0 for label 0."""
     columns = [1] if outputs == 1 else np.arange(outputs)
@@ -130,45 +154,64 @@ def _numbered(prefix: str, first: int, count: int) -> tuple[str, ...]:
     return tuple(f"{prefix}{number}" for number in range(first, first + count))
 
 
-def read_csv(path: str | Path, inputs: int | None = None, outputs: int | None = None) -> Dataset:
+def read_csv(
+    path: str | Path, inputs: int | None = None, outputs: int | None = None, label: str | int | None = None
+) -> Dataset:
     """Read a CSV file: features first, then one column of labels 0, 1, 2, …, or one column for each output.
 
-    The header may be quoted, unquoted or missing; numbers may be quoted; blank lines are skipped. A single column after
-    the features is the label; it becomes one output of 0 or 1, or one-hot targets. Several columns are the targets.
+    The header may be quoted, unquoted or missing; numbers may be quoted; rows without content are skipped. A single
+    column after the features is the label; it becomes one output of 0 or 1, or one-hot targets. Several columns are
+    the targets.
 
     inputs: the number of features; by default all columns but the last.
     outputs: the number of targets; by default the largest label determines the number of classes.
+    label: the column with the labels, by its name or its number, counted from 1; by default the last. All others are
+        features then.
 
     Raises CourseError, with file, row (the line of the file) and column, if anything does not fit.
     """
+    from nncourse import datasets_columns as columns
     from nncourse.datasets_csv import read_table
 
     rows, values = read_table(Path(path))
+    chosen = None if label is None else columns.chosen(rows, label)
     features = rows.width - 1 if inputs is None else inputs
     targets = rows.width - features
-    if targets == 1:
-        Y, classes = _targets_from_labels(rows, values[:, -1], outputs)
-    elif targets > 1 and outputs in (None, targets):
-        Y, classes = values[:, features:].astype(np.float32), rows.names[features:] or _numbered("", 0, targets)
-    else:
+    if targets < 1 or chosen is not None and targets > 1 or outputs not in (None, targets) and targets > 1:
+        last = "the label last" if chosen is None else "one of them the label"
         each = "more (a column for each output)" if outputs is None else f"{features + outputs} (one for each output)"
-        wanted = f"{features + 1} columns (the label last)" + (f" or {each}" if outputs != 1 else "")
+        wanted = f"{features + 1} columns ({last})" + (f" or {each}" if outputs != 1 and chosen is None else "")
         raise CourseError(f"{rows.path}: this network wants {wanted}, the file has {rows.width}")
-    names = rows.names[:features] or _numbered("x", 1, features)
-    return Dataset(rows.path.stem, values[:, :features].astype(np.float32), Y, classes, names)
+    at = rows.width - 1 if chosen is None else chosen
+    used = [column for column in range(rows.width) if column != at] if targets == 1 else [*range(features)]
+    if chosen is None:
+        columns.refuse_misplaced_labels(rows, used)
+    columns.refuse_row_of_column_numbers(rows, values, at)
+    notes = columns.row_numbers(rows, values, used, [at] if targets == 1 and chosen is None else [])
+    if targets == 1:
+        advice = "; if the classes are in another column, name it with --label" if rows.width > 2 else ""
+        Y, classes = _targets_from_labels(rows, values[:, at], at, outputs, advice if chosen is None else "")
+        notes += columns.single_class(rows, values[:, at], at)
+    else:
+        Y, classes = values[:, features:].astype(np.float32), rows.names[features:] or _numbered("", 0, targets)
+    names = tuple(rows.names[column] for column in used) if rows.names else _numbered("x", 1, features)
+    X = values[:, :features] if used == [*range(features)] else values[:, used]
+    return Dataset(rows.path.stem, X.astype(np.float32), Y, classes, names, notes=notes)
 
 
-def _targets_from_labels(rows: "Rows", labels: np.ndarray, outputs: int | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Targets and class names from the last column; two classes share one output unless `outputs` is 2."""
+def _targets_from_labels(
+    rows: "Rows", labels: np.ndarray, column: int, outputs: int | None, advice: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Targets and class names from a column of labels; two classes share one output unless `outputs` is 2."""
     most = MOST_CLASSES if outputs is None else max(2, outputs)
     wrong = np.flatnonzero((labels != np.floor(labels)) | (labels < 0) | (labels >= most))
     if len(wrong):
         wanted = "a label 0 or 1" if most == 2 else f"an integer label from 0 to {most - 1}"
-        raise rows.error(wrong[0], rows.width - 1, wanted)
+        raise rows.error(wrong[0], column, wanted, advice)
     labels = labels.astype(int)
     classes = max(2, labels.max() + 1) if outputs is None else most
-    columns = 1 if classes == 2 and outputs != 2 else classes
-    return _targets(labels, columns), _numbered("", 0, classes)
+    targets = 1 if classes == 2 and outputs != 2 else classes
+    return _targets(labels, targets), _numbered("", 0, classes)
 
 
 # ---- generated sets --------------------------------------------------------------------------------------------------
@@ -303,7 +346,7 @@ def mnist(
     prefix = "train" if part == "train" else "t10k"
     image_file = _idx_file(f"{prefix}-images-idx3-ubyte.gz", folder, name, mirrors)
     label_file = _idx_file(f"{prefix}-labels-idx1-ubyte.gz", folder, name, mirrors)
-    from nncourse.datasets_csv import read_idx
+    from nncourse.datasets_idx import read_idx
 
     images, labels = read_idx(image_file), read_idx(label_file)
     if images.ndim != 3 or images.size == 0 or labels.shape != images.shape[:1] or labels.max() > 9:
@@ -343,25 +386,39 @@ def _refuse_other_parts(part: str, name: str) -> None:
 
 
 def _at_hand(file: str, folder: str | Path | None, name: str) -> Path | None:
-    """The path of an IDX file, gzipped or not; None if there is none."""
-    roots = [Path(os.environ["NNCOURSE_DATA"])] if os.environ.get("NNCOURSE_DATA") else []
-    folders = [root / name for root in (*roots, FOLDER)] if folder is None else [Path(folder)]
-    candidates = (place / spelling for place in folders for spelling in (file, file.removesuffix(".gz")))
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+    """The path of an IDX file, gzipped or not, in any spelling of its name; None if there is none."""
+    from nncourse.datasets_idx import folders_of, found_below
+
+    folders = [place for root in _roots() for place in folders_of(name, root)] if folder is None else [Path(folder)]
+    return next(filter(None, (found_below(place, file, name) for place in folders)), None)
+
+
+def _roots() -> list[Path]:
+    """Where the folders of data sets are: the folder NNCOURSE_DATA, if that is set, and the course's own."""
+    own = os.environ.get("NNCOURSE_DATA")
+    return [Path(own), FOLDER] if own else [FOLDER]
 
 
 def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence[str] | None) -> Path:
     """The path of an IDX file, gzipped or not; it is downloaded if necessary."""
     if found := _at_hand(file, folder, name):
         return found
+    from nncourse.datasets_idx import fetch, folders_of, named
+
     if folder is not None:
-        raise CourseError(f"{folder}: {file} is not there; name the folder that holds the four IDX files of {name}")
+        files = named(Path(folder), name) or "no files"
+        wanted = f"name the folder that holds the four IDX files of {name}"
+        raise CourseError(f"{folder}: {file} is not there, but {files}; {wanted}")
     published = json.loads((FOLDER / "mirrors.json").read_text()).get(name)
     if published is None:
         raise CourseError(f"{FOLDER / name}: {file} is not there; it ships with the course, so get the course again")
-    from nncourse.datasets_csv import fetch
-
-    return fetch(file, published["md5"][file], mirrors or published["mirrors"], FOLDER / name)
+    root = _roots()[0]
+    place = next(iter(folders_of(name, root)), root / name)
+    files = named(place, name) if place.is_dir() else named(root, name, deepest=0) if root != FOLDER else ""
+    where = f"download it elsewhere and put it into {place}"
+    where += f" ({place if place.is_dir() else root} holds {files})" if files else ""
+    advice = f"{where}, or use --dataset {SAMPLE}: digits of MNIST that ship with the course"
+    return fetch(file, published["md5"][file], mirrors or published["mirrors"], FOLDER / name, advice)
 
 
 # ---- splitting and scaling -------------------------------------------------------------------------------------------

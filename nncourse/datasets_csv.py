@@ -1,149 +1,169 @@
-"""Read CSV tables and IDX arrays, with errors that name file, row and column; download IDX files.
+"""Read tables of numbers, CSV in all its forms, with errors that name file, row and column.
 
-datasets.py interprets the numbers, for example which columns are targets.
+datasets_columns.py finds the classes among the columns, and refuses columns that are not what they seem.
 """
 
 import csv
-import gzip
-import hashlib
-import math
-import zlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from nncourse.errors import CourseError, reason_of, write_atomically
+from nncourse.errors import CourseError, decoded, reason_of
+from nncourse.spreadsheets import EMPTY, declared_separator, lines_of, number, separator_of
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")  # 1,234: a comma as English writes it
+UNNAMED = re.compile(r"(unnamed: ?[\d.]+)?", re.IGNORECASE)  # what pandas calls a column without a name
+Line = tuple[int, str]  # its number in the file, counted from 1, and its text
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a CSV file as text, with the column names and line numbers that error messages need."""
+    """The rows of a table as text, with the column names and line numbers that error messages need."""
 
     path: Path
     names: tuple[str, ...]  # of the columns; empty without a header
-    width: int  # columns of the first line
-    lines: list[tuple[int, str]]  # for each data row: line number in the file, counted from 1, and text
+    width: int  # columns of the first row
+    lines: list[Line]  # of each data row
+    separator: str = ","
 
-    def error(self, row: int, column: int, wanted: str) -> CourseError:
+    def error(self, row: int, column: int, wanted: str, advice: str = "") -> CourseError:
         """A CourseError about one field; `row` (among the data rows) and `column` count from 0."""
-        name = f" ({self.names[column][:40]!r})" if self.names else ""
         number, line = self.lines[row]
-        field = _fields(line)[column]
+        field = _fields(line, self.separator)[column]
         got = repr(field[:40]) if field else "an empty field"
-        return CourseError(f"{self.path}: row {number}, column {column + 1}{name}: {wanted} is wanted, got {got}")
+        where = f"{self.path}: row {number}, {self.column(column)}"
+        return CourseError(f"{where}: {wanted} is wanted, got {got}{advice}")
+
+    def column(self, column: int) -> str:
+        """A column, counted from 0, as messages name it: its number from 1, and its name."""
+        return f"column {column + 1}" + (f" ({self.names[column][:40]!r})" if self.names else "")
 
 
 def read_table(path: Path) -> tuple[Rows, np.ndarray]:
-    """Read a CSV file of finite numbers. Returns its rows as text, and their values (rows, columns) float64.
+    """Read a table of finite numbers. Returns its rows as text, and their values (rows, columns) float64.
 
-    The first line is a header if none of its fields is a number.
+    Separators are commas, semicolons or tabs; a decimal comma is read where it is not the separator. A line `sep=;` and
+    comments, lines with a # in front, may come first. Rows without content are skipped.
+    The first row is a header if none of its fields is a number; its names may go over several lines, in quotes.
     Raises CourseError for any other field that is not a finite number within float32's range, for rows of different
-    lengths, and for a file that is not UTF-8 text or has no rows.
+    lengths, for a column without a name, and for a file that is no text or has no rows.
     """
-    try:
-        text = path.read_text("utf-8-sig")  # "-sig": spreadsheets write a byte-order mark
-    except (OSError, ValueError) as error:
-        reason = f"it cannot be read ({reason_of(error)})" if isinstance(error, OSError) else "this is no text in UTF-8"
-        raise CourseError(f"{path}: a CSV file is wanted, but {reason}") from error
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    first = _fields(lines[0][1]) if lines else []
-    has_header = any(first) and np.isnan([_number(field) for field in first]).all()
-    data = lines[1:] if has_header else lines
-    if len(first) < 2 or not data:
-        raise CourseError(f"{path}: rows of two numbers or more, set apart by commas, are wanted, and there are none")
-    rows = Rows(path, tuple(first) if has_header else (), len(first), data)
-    values = _parse(rows)
+    rows = _rows(path)
+    values, comma = _parse(rows)
     faults = np.argwhere(~(np.abs(values) <= LARGEST_FLOAT32))  # `not <=` rather than `>`: true for NaN as well
     if len(faults):
-        raise rows.error(*faults[0], "a finite number of at most 3.4e38 (float32)")
+        commas = ", with a decimal comma as elsewhere in the file" if comma else ""
+        advice = ""
+        if not faults[0][0] and not rows.names:
+            advice = "; if this row is a header, give every column a name that is not a number"
+        elif not faults[0][0] and np.isnan(values[0]).all():
+            advice = "; if this row belongs to the header, delete it: a header has one row"
+        raise rows.error(*faults[0], f"a finite number of at most 3.4e38 (float32){commas}", advice)
     return rows, values
 
 
-def _fields(line: str) -> list[str]:
+def _rows(path: Path) -> Rows:
+    """The rows of a file. Raises CourseError if it has none, or only one column, or a column without a name."""
+    lines = _lines(path)
+    separator = declared_separator(lines[0][1]) if lines else ""
+    lines = lines[1:] if separator else lines
+    comments = next((count for count, (_, line) in enumerate(lines) if line.lstrip(' "')[:1] != "#"), len(lines))
+    above, lines = lines[:comments], lines[comments:]
+    if not lines:
+        raise CourseError(f"{path}: expected rows of numbers in two columns or more; the file has none")
+    count = _lines_of_first(lines)
+    separator = separator or separator_of(lines[min(count, len(lines) - 1)][1])
+    first = _fields(" ".join(line for _, line in lines[:count]), separator)
+    names = tuple(first) if not any(map(_is_number, first)) else ()
+    data = lines[count:] if names else lines
+    if not names and above:  # NumPy's savetxt makes a comment of the header
+        names = _names_in(above[-1][1], separator, len(first))
+    if len(first) < 2:
+        found = f"row {lines[0][0]}, {first[0][:40]!r}, has one column"
+        advice = "separate the columns by commas, semicolons or tabs, and delete lines above the table"
+        raise CourseError(f"{path}: expected two columns or more; {found}: {advice}")
+    if not data:
+        raise CourseError(f"{path}: expected rows of numbers below the header; the file has none")
+    if nameless := [column for column, name in enumerate(names, start=1) if UNNAMED.fullmatch(name)]:
+        advice = "name it, or delete it if it holds row numbers (pandas leaves them out with index=False)"
+        raise CourseError(f"{path}: column {nameless[0]} has no name: {advice}")
+    return Rows(path, names, len(first), data, separator)
+
+
+def _lines(path: Path) -> list[Line]:
+    """The lines of a file that have content."""
+    try:
+        text = decoded(path.read_bytes())
+    except (OSError, ValueError) as error:
+        is_text = not isinstance(error, UnicodeDecodeError)
+        reason = f"it cannot be read ({reason_of(error)})" if is_text else "this is no text in UTF-8: save it as that"
+        raise CourseError(f"{path}: a CSV file is wanted, but {reason}") from error
+    lines = enumerate(lines_of(text), start=1)
+    return [(number, line) for number, line in lines if line.strip(EMPTY) or line.count('"') % 2]
+
+
+def _lines_of_first(lines: Sequence[Line]) -> int:
+    """How many lines the first row has: a name in quotes may go over several."""
+    quotes = 0
+    for count, (_, line) in enumerate(lines, start=1):
+        quotes += line.count('"')
+        if quotes % 2 == 0:
+            return count
+    return 1  # a quotation mark that is never closed
+
+
+def _names_in(comment: str, separator: str, width: int) -> tuple[str, ...]:
+    """The names in a comment, if it has one for each column."""
+    names = _fields(comment, separator)
+    names[0] = names[0].lstrip("#").strip()
+    return tuple(names) if len(names) == width and not any(map(_is_number, names)) else ()
+
+
+def _is_number(field: str) -> bool:
+    """Whether a field is a number in any spelling, NaN and infinity too: then its row is no header."""
+    try:
+        float(field.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def _fields(line: str, separator: str) -> list[str]:
     """The fields of one line, without their quotes."""
     try:
-        return [field.strip() for field in next(csv.reader([line], skipinitialspace=True))]
+        return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
     except csv.Error:  # a field of more than 128 KiB, which is not a number
-        return line.split(",")
+        return line.split(separator)
 
 
-def _number(field: str) -> float:
-    """The field as a number; NaN if it is not one."""
+def _parse(rows: Rows) -> tuple[np.ndarray, bool]:
+    """The values, and whether they have decimal commas.
+
+    They are read by np.loadtxt; if that fails, field by field, with NaN for a field that is not a number.
+    """
+    lines = [line for _, line in rows.lines]
+    # Between semicolons a comma is a decimal comma; thousands, as 1,234,567, become 1.234.567, which is no number.
+    comma = rows.separator == ";" and any("," in line for line in lines) and not any("." in line for line in lines)
     try:
-        return float(field)
-    except ValueError:
-        return math.nan
-
-
-def _parse(rows: Rows) -> np.ndarray:
-    """The values, read by np.loadtxt; if that fails, field by field, with NaN for a field that is not a number."""
-    try:
-        values = np.loadtxt([line for _, line in rows.lines], delimiter=",", quotechar='"', comments=None, ndmin=2)
-        return values.reshape(len(rows.lines), rows.width)
+        read = [line.replace(",", ".") for line in lines] if comma else lines
+        values = np.loadtxt(read, delimiter=rows.separator, quotechar='"', comments=None, ndmin=2)
+        return values.reshape(len(lines), rows.width), comma
     except ValueError:  # its message does not name the column
-        table = [_fields(line) for _, line in rows.lines]
-    for (number, _), fields in zip(rows.lines, table, strict=True):
+        table = [_fields(line, rows.separator) for line in lines]
+    for (at, _), fields in zip(rows.lines, table, strict=True):
         if len(fields) != rows.width:
             found = f"{len(fields)} columns, {rows.width} are wanted, as in the first row"
-            raise CourseError(f"{rows.path}: row {number} has {found}")
-    return np.array([[_number(field) for field in fields] for fields in table])
+            raise CourseError(f"{rows.path}: row {at} has {found}")
+    comma = _has_decimal_commas(rows, table)
+    return np.array([[number(field, comma) for field in fields] for fields in table]), comma
 
 
-def read_idx(path: str | Path) -> np.ndarray:
-    """Read an IDX file of unsigned bytes, gzipped or not, as a uint8 array of the shape given in its header.
-
-    The format is that of MNIST (LeCun, Cortes and Burges): two zero bytes, a type code, the number of dimensions, each
-    dimension as a big-endian 32-bit integer, then the values.
-    Raises CourseError for a file that is missing, damaged, in another format, or not of the length its header implies.
-    """
-    try:
-        content = Path(path).read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise CourseError(f"{path}: an IDX file is wanted, but it cannot be read ({reason_of(error)})") from error
-    if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise CourseError(f"{path}: an IDX file of unsigned bytes is wanted, but this is another format")
-    start = 4 + 4 * content[3]
-    if len(content) < start:
-        raise CourseError(f"{path}: an IDX file is wanted, but this one ends within its header; fetch it again")
-    shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
-    if len(shape) not in (1, 3) or len(content) - start != math.prod(shape):
-        found = f"{len(content) - start} bytes follow a header that says {shape}"
-        raise CourseError(f"{path}: an IDX file of labels or images is wanted, but {found}; fetch it again")
-    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
-
-
-def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path) -> Path:
-    """Download `file` into `folder` from the first mirror whose copy has this MD5. Returns its path.
-
-    A mirror that sends nothing for 20 seconds is skipped. Raises CourseError if all mirrors fail.
-    """
-    # Imported here because they are slow to import and rarely needed.
-    from http.client import HTTPException
-    from urllib.request import urlopen
-
-    from tqdm import tqdm
-
-    failures = []
-    for mirror in mirrors:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with (
-                urlopen(f"{mirror}/{file}", timeout=20) as response,
-                tqdm.wrapattr(response, "read", total=getattr(response, "length", None), desc=file) as shown,
-            ):
-                content = b"".join(iter(partial(shown.read, 1 << 16), b""))
-            found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-            if found != md5:
-                raise ValueError(f"the MD5 is {found}, not {md5}")
-            write_atomically(folder / file, lambda new, content=content: new.write_bytes(content))
-            return folder / file
-        except (OSError, HTTPException, ValueError) as error:
-            failures.append(f"{mirror}: {' '.join(str(error).split())}")
-    raise CourseError(f"cannot fetch {file}: download it elsewhere, put it into {folder} ({'; '.join(failures)})")
+def _has_decimal_commas(rows: Rows, table: Sequence[Sequence[str]]) -> bool:
+    """Whether the commas within fields are decimal commas. In quotes or between tabs they may be of thousands."""
+    found: Iterator[str] = (field for fields in table for field in fields if DECIMAL_COMMA.fullmatch(field))
+    return any(rows.separator == ";" or not THOUSANDS.fullmatch(field) for field in found)

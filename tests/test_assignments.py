@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from nnclassroom.commands import main
 from nnclassroom.exercises.hints import exercises
@@ -57,7 +58,7 @@ def test_notebooks_are_chosen_by_number_or_name(only, notebooks):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--only", "2"], "a notebook's number or an exercise"),
+        (["--only", "99"], "a notebook's number or an exercise"),
         (["--due", "tomorrow"], "2026-12-01T23:59"),
         (["--late", "10"], "wanted --due beside --late"),
         (["--due", "2026-12-01", "--late", "120"], "from 0 to 100"),
@@ -141,3 +142,18 @@ def test_names_are_found_in_any_order_and_without_accents(tmp_path):
     path.write_text("points\n3\n", "utf-8")
     with pytest.raises(CourseError, match="a column with names"):
         roster.read(path)
+
+
+@pytest.mark.parametrize("due", ["2026-12-01", "20261201", "2026-W49-2"])
+def test_a_date_alone_is_the_end_of_its_day(due):
+    rule = assignment.deadline(due, 10)
+    times = ["2026-12-01T12:00", "2026-12-01T23:59:59", "2026-12-02T00:00", "2026-12-02T23:59", "2026-12-03T00:00"]
+    assert [rule.days_late(datetime.fromisoformat(each).astimezone()) for each in times] == [0, 0, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("only", "same"), [("1,2", "01,02"), ("3b", "03b"), ("2,sigmoid.numpy", "02"), (" 7 ,12", "07,12")]
+)
+def test_notebooks_are_chosen_without_the_leading_zero(only, same):
+    assert assignment.chosen(exercises(), only) == assignment.chosen(exercises(), same) != ()
+    assert "got '99'" in refused(assignment.chosen, exercises(), "1,99")

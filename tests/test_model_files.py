@@ -1,5 +1,6 @@
 """Model files: both forms load bit for bit, the C program can read ours, and a damaged file gives one clear line."""
 
+import codecs
 import json
 import os
 import pickle
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from nncourse import datasets
 from nncourse.backend import choose
@@ -440,3 +442,22 @@ def test_a_model_cannot_be_saved_over_a_folder_or_a_device_or_nowhere(tmp_path):
             files.save(a_model(), tmp_path / name)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder.npz", "pipe.m"]
     assert (tmp_path / "pipe.m").is_fifo()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be with a mark"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("of_c_program", [False, True])
+def test_kind_11_a_model_as_text(encoding, end, of_c_program, tmp_path):
+    path = tmp_path / "model.m"
+    wanted = make_network([2, 3, 1], seed=5)
+    files.save(files.Model(wanted, classes=("sí", "no")), path)
+    text = path.read_text("utf-8")
+    text = (text.partition("about ")[0] if of_c_program else text).replace("\n", end)
+    mark, name = (codecs.BOM_UTF16_BE, "utf-16-be") if "mark" in encoding else (b"", encoding)
+    path.write_bytes(mark + text.encode(name))
+    model = files.load(path)
+    np.testing.assert_array_equal(model.network.flat_parameters, wanted.flat_parameters)
+    assert model.classes == (() if of_c_program else ("sí", "no"))
+    path.write_bytes(mark + text.encode(name)[: -len(end.encode(name.removesuffix("-sig")))])
+    if of_c_program:
+        assert "name another file" in refused(files.load, path)  # cut off

@@ -395,6 +395,6 @@ def test_own_words_are_plain(my_kernels):
     html = report.own_words()
     assert re.findall(r"<(\w+)>", html) == ["h3", "p", "p", "h3", "p"]
     assert "<p>One thread\na cell, `W[j]`.</p>" in html and "&lt;script&gt;" in html and "<h3>More</h3>" in html
-    (my_kernels / report.OWN_WORDS).write_bytes(b"\xff\xfe")
+    (my_kernels / report.OWN_WORDS).write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CourseError, match=r"report\.md"):
         report.own_words()

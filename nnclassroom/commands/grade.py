@@ -11,7 +11,12 @@ def add_options(parser: ArgumentParser) -> None:
     add("folders", nargs="+", type=Path, metavar="FOLDER", help="the class's folder of hand-ins, or one")
     add("--out", type=Path, required=True, metavar="MARKS.CSV")
     add("--only", default="", metavar="02,03", help="these notebooks or exercises, and no others")
-    add("--due", default="", metavar="2026-12-01T23:59", help="by this machine's clock; what came later is named")
+    add(
+        "--due",
+        default="",
+        metavar="2026-12-01T23:59",
+        help="by this machine's clock, or the end of a day, 2026-12-01; what came later is named",
+    )
     add(
         "--late",
         type=number,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from nncourse.backend import Backend
     from nncourse.datasets import Dataset
     from nncourse.group import Group
+    from nncourse.model.files import Model
     from nncourse.model.optimizers import Optimizer
     from nncourse.parallel.launch.heartbeat import Heartbeat
 
@@ -25,6 +27,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of train and test."""
     parser.allow_abbrev = False
     parser.add_argument("--dataset", required=True, help="a CSV file, or a name such as breast_cancer or mnist")
+    add_label(parser, "the column that the model was trained with, else the last")
     parser.add_argument("--model", required=True, help="the model: .npz, or the C program's text by any other ending")
     parser.add_argument("--backend", default="numpy", help="loops, numpy, numba, cupy or cuda (default numpy)")
     add_kernels(parser)
@@ -39,6 +42,28 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"a process that takes longer for a step, and longer than ever, has hung (default {PATIENCE:g})",
     )
+
+
+def add_label(parser: ArgumentParser, default: str) -> None:
+    """Add the option that names the column of classes."""
+    what = "column of the CSV file with the classes, by its name or by its number, counted from 1"
+    parser.add_argument("--label", metavar="NAME|NUMBER", help=f"{what} (default: {default})")
+
+
+def label_of(options: Namespace, model: Model | None) -> str | None:
+    """The column that --label names, else the one with which the model was trained; None for the last."""
+    from nncourse import datasets
+
+    if options.label is not None:
+        return options.label
+    known = model.provenance.get("label") if model and datasets.is_table(options.dataset) else None
+    return known if isinstance(known, str) else None
+
+
+def say_notes(data: Dataset, group: Group) -> None:
+    """Print what looks odd in a table, once for all processes."""
+    for note in data.notes if group.rank == 0 else ():
+        print(f"nncourse: {note}", file=sys.stderr)
 
 
 def add_kernels(parser: ArgumentParser) -> None:

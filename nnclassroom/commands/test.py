@@ -22,8 +22,11 @@ def test(options: Namespace, heart) -> int:
     backend = networks.backend_for(options)
     sizes = model.network.sizes
     part = "test" if options.dataset in datasets.MNIST_SETS else "train"  # all else comes in one part
-    load = functools.partial(datasets.load, options.dataset, inputs=sizes[0], outputs=sizes[-1], part=part)
+    widths = {"inputs": sizes[0], "outputs": sizes[-1]}
+    label = networks.label_of(options, model)
+    load = functools.partial(datasets.load, options.dataset, **widths, part=part, label=label)
     group, data = networks.joined(backend.device, heart, load)
+    networks.say_notes(data, group)
     X = model.scaled(data.samples_for(model.network.input_shape))
     M = metrics.confusion(model.network, X, data.Y, backend, group, options.threads)
     networks.say_backend(backend, options)

@@ -57,8 +57,10 @@ def train(options: Namespace, heart) -> int:
     }
     schedule = make_schedule(steps["schedule"], steps["learning_rate"])
     backend = networks.backend_for(options)
-    sizes = {"inputs": network.sizes[0], "outputs": network.sizes[-1]}
-    group, data = networks.joined(backend.device, heart, lambda: datasets.load(options.dataset, **sizes))
+    sizes, label = {"inputs": network.sizes[0], "outputs": network.sizes[-1]}, networks.label_of(options, resumed)
+    group, data = networks.joined(backend.device, heart, lambda: datasets.load(options.dataset, **sizes, label=label))
+    datasets.refuse_single_class(data)
+    networks.say_notes(data, group)
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
     X = data.samples_for(network.input_shape)
     scaling = resumed.scaling if resumed else datasets.fit_scaling(X, _chosen(options, "scaling"))
@@ -88,6 +90,7 @@ def train(options: Namespace, heart) -> int:
     model.provenance = {
         "dataset": data.name,
         "samples": len(data.X),
+        **({"label": label} if label else {}),
         "epochs": before + len(history.epochs),
         **steps,
         "backend": backend.name,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, time
 
 from nnclassroom import arguments
 from nnclassroom.exercises.hints import Exercise
@@ -33,6 +33,7 @@ class Deadline:
 def deadline(due: str, late: float) -> Deadline:
     """The deadline that the command line names, as 2026-12-01T23:59 in this machine's time zone or with one of its own.
 
+    A date alone, 2026-12-01, is the end of that day.
     Raises CourseError for another form, and for a late rule without a deadline.
     """
     if not 0 <= late <= 100:
@@ -42,13 +43,22 @@ def deadline(due: str, late: float) -> Deadline:
             raise CourseError("wanted --due beside --late, as 2026-12-01T23:59; got none")
         return Deadline()
     try:
-        return Deadline(datetime.fromisoformat(due).astimezone(), late)
+        return Deadline(_moment(due).astimezone(), late)
     except (ValueError, OverflowError):
         raise CourseError(f"wanted --due as 2026-12-01T23:59; got {due!r}") from None
 
 
+def _moment(due: str) -> datetime:
+    """The time that a text names, of a date alone its last moment. ValueError for another form."""
+    try:
+        return datetime.combine(date.fromisoformat(due), time.max)
+    except ValueError:
+        return datetime.fromisoformat(due)
+
+
 def chosen(exercises: Sequence[Exercise], only: str) -> tuple[Exercise, ...]:
-    """The exercises that `only` names, or all: `02,03` are notebooks by number, `sigmoid.numpy` is one exercise.
+    """The exercises that `only` names, or all: `02,03` or `2,3` are notebooks by number, `sigmoid.numpy` is one
+    exercise.
 
     Raises CourseError for a name of neither.
     """

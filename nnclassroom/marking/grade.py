@@ -72,11 +72,11 @@ def grade(
     usual = {each.key: each.points for each in given.questions} if given else {}
     points = marks.read_weights(weights or (None if given else marks.SUGGESTED), every, usual)
     exercises, deadline = assignment.chosen(every, only), assignment.deadline(due, late)
-    known = roster.read(listed) if listed else None
+    known = roster.read(listed, say) if listed else None
     submissions = submission.find(folders, frozenset(map(file_of, every)), known)
     if not submissions:
         raise CourseError(f"{folders[0]}: wanted folders of kept kernels, one a student, or archives; found none")
-    changed = marks.read_overrides(overrides, [e.key for e in every]) if overrides else {}
+    changed = marks.read_overrides(overrides, [e.key for e in every], say) if overrides else {}
     for line in _of_nobody_read(changed, submissions):
         say(f"{overrides}: {line}")
     journal = Journal(_beside(out, "_journal.jsonl"))

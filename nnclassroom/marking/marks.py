@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnclassroom.exercises.hints import Exercise
+from nnclassroom.marking import tables
 from nnclassroom.marking.hand_in import Submission
-from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
+from nnclassroom.marking.tables import Say
+from nncourse.errors import CourseError, decoded, reason_of, refuse_unknown, write_atomically
+from nncourse.spreadsheets import number
 
 TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
 SUGGESTED = Path(__file__).parent / "weights.toml"
@@ -92,11 +95,11 @@ def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mappin
     if path is None:
         return weights
     try:
-        tables = tomllib.loads(path.read_text("utf-8"))
+        given = tomllib.loads(decoded(path.read_bytes()))
     except (OSError, ValueError) as error:
         raise CourseError(f"{path}: wanted weights as TOML in UTF-8; it cannot be read: {reason_of(error)}") from None
     known = {"notebook": {e.notebook for e in exercises}, "exercise": {e.key for e in exercises}}
-    for kind, table in tables.items():
+    for kind, table in given.items():
         refuse_unknown(f"in {path} a table", kind, known)
         if not isinstance(table, dict):
             raise CourseError(f"{path}: wanted a table [{kind}]; got {kind} = {table!r}")
@@ -106,36 +109,27 @@ def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mappin
                 raise CourseError(f"{path}: wanted the weight of {name} as a number from 0; got {weight!r}")
     for exercise in exercises:
         for kind, name in (("notebook", exercise.notebook), ("exercise", exercise.key)):
-            if name in tables.get(kind, {}):
-                weights[exercise.key] = float(tables[kind][name])
+            if name in given.get(kind, {}):
+                weights[exercise.key] = float(given[kind][name])
     return weights
 
 
-def read_overrides(path: Path, keys: Iterable[str]) -> dict[tuple[str, str], tuple[float, str]]:
+def read_overrides(path: Path, keys: Iterable[str], say: Say = print) -> dict[tuple[str, str], tuple[float, str]]:
     """Points and reason for each (student, exercise) of the file. A row without a reason is refused."""
-    try:
-        text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise CourseError(f"{path}: wanted overrides as CSV in UTF-8; it cannot be read") from None
-    first = text.partition("\n")[0]
-    rows = csv.DictReader(io.StringIO(text), delimiter=";" if ";" in first and "," not in first else ",")
+    table = tables.read(path, "overrides", say)
     wanted = ("student", "exercise", "points", "reason")
-    if sorted(name.strip() for name in rows.fieldnames or ()) != sorted(wanted):
-        raise CourseError(f"{path}: wanted the columns {', '.join(wanted)}; got {first.strip()[:80]!r}")
+    if sorted(name.strip().casefold() for name in table.columns) != sorted(wanted):
+        got = table.separator.join(table.columns)[:80]
+        raise CourseError(f"{path}: wanted the columns {', '.join(wanted)}; got {got!r}")
     known_keys, found = sorted(keys), {}
-    for row in rows:
-        values = {
-            (name or "").strip(): (value if isinstance(value, str) else "").strip() for name, value in row.items()
-        }
-        where, key = f"{path}, line {rows.line_num}", (values["student"], values["exercise"])
+    for row in table.rows:
+        values = {name.strip().casefold(): value.strip() for name, value in row.values.items()}
+        where, key = f"{path}, line {row.line}", (values["student"], values["exercise"])
         try:
             refuse_unknown("an exercise", key[1], known_keys)
         except CourseError as error:
             raise CourseError(f"{where}: {error}") from None
-        try:
-            points = float(values["points"])
-        except ValueError:
-            points = -1.0
+        points = number(values["points"], comma="," in values["points"])
         if not 0 <= points < math.inf:
             raise CourseError(f"{where}: wanted points as a number from 0; got {values['points']!r}")
         if not values["reason"]:

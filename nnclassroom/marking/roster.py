@@ -7,13 +7,17 @@ with the columns `name` and `id`. It comes back with the points in a column, whi
 import csv
 import io
 import itertools
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnclassroom.marking import tables
+from nnclassroom.marking.tables import Row, Say
 from nncourse.errors import CourseError, write_atomically
+from nncourse.spreadsheets import number
 
 # How platforms name what they let you download: person, number, and for Canvas the number of the attachment.
 MOODLE = re.compile(r"(?P<name>[^_]+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL)
@@ -27,6 +31,7 @@ MOST = ("maximum grade", "calificación máxima")
 CANVAS_COLUMNS = ("student", "id", "sis user id", "sis login id", "section")
 NUMBERED = re.compile(r"(?:participant|participante)\s*(\d+)", re.IGNORECASE)
 NO_STUDENT = re.compile(r"\s*(points possible|student, test)", re.IGNORECASE)  # rows of Canvas
+NO_IDS = {"", "-", "–", "—", "0", "n/a", "na", "nan", "none", "null"}  # what stands where a student has no id
 MOST_TOKENS = 4  # of a name that are tried in every order
 
 
@@ -87,38 +92,62 @@ class Roster:
         """The greatest grade, as the list has it: Moodle's in each row, Canvas's in one row of the points' column."""
         named = next((name for name in self.columns if name.strip().casefold() in MOST), column)
         students = [row for row, name in zip(self.rows, self.names, strict=True) if bool(name) == (named != column)]
-        try:
-            return float((students[0].get(named) or "").replace(",", ".")) if students else None
-        except ValueError:
-            return None
+        text = (students[0].get(named) or "").strip() if students else ""
+        most = number(text, comma="," in text)
+        return None if math.isnan(most) else most
 
 
-def read(path: Path) -> Roster:
-    """The list in a CSV file. CourseError if it cannot be read, or has no column of names."""
-    try:
-        text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise CourseError(f"{path}: wanted the class's list as CSV in UTF-8; it cannot be read") from None
-    first = text.partition("\n")[0]
-    delimiter = max(",;\t", key=first.count)
-    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restval="")
-    columns = {name.strip().casefold(): name for name in table.fieldnames or ()}
+def read(path: Path, say: Say = print) -> Roster:
+    """The list in a CSV file. A row that is there twice is one student, and `say` gets a line about it.
+
+    Raises CourseError if the list cannot be read, has no column of names, or has a student twice in rows that differ.
+    """
+    table = tables.read(path, "the class's list", say)
+    columns = {name.strip().casefold(): name for name in table.columns}
     whole = next((columns[name] for name in NAMES if name in columns), "")
     parts = next(([columns[part] for part in pair] for pair in PARTS if all(part in columns for part in pair)), [])
     if not (whole or parts):
-        raise CourseError(f"{path}: wanted a column with names, such as {', '.join(NAMES[:3])}; got {first[:80]!r}")
-    rows = [{key: value for key, value in row.items() if isinstance(key, str)} for row in table]
+        got = table.separator.join(table.columns)[:80]
+        raise CourseError(f"{path}: wanted a column with names, such as {', '.join(NAMES[:3])}; got {got!r}")
     known_by = [columns[name] for name in IDS if name in columns]
-    names, ids = [], []
-    for row in rows:
-        name = " ".join(" ".join(row[column] or "" for column in ([whole] if whole else parts)).split())
+    rows, names, ids = [], [], []
+    seen: dict[tuple[str, str], Row] = {}  # the first row of each id, by its column, and of each name
+    for row in table.rows:
+        name = " ".join(" ".join(row.values[column] for column in ([whole] if whole else parts)).split())
         is_student = name and not NO_STUDENT.match(name)
+        if is_student and _is_repeated(path, row, name, known_by, seen, say):
+            continue
+        rows.append(row.values)
         names.append(name if is_student else "")
-        ids.append(_ids(row, known_by) if is_student else ())
+        ids.append(_ids(row.values, known_by) if is_student else ())
     unlike = [
         f"{name} ({own[0]})" if own and names.count(name) > 1 else name for name, own in zip(names, ids, strict=True)
     ]
-    return Roster(path, tuple(table.fieldnames or ()), tuple(rows), delimiter, tuple(unlike), tuple(ids))
+    return Roster(path, table.columns, tuple(rows), table.separator, tuple(unlike), tuple(ids))
+
+
+def _is_repeated(
+    path: Path, row: Row, name: str, known_by: Sequence[str], seen: dict[tuple[str, str], Row], say: Say
+) -> bool:
+    """Whether the student of a row has an earlier row that is exactly the same. `seen` is completed.
+
+    Raises CourseError if the rows differ, or if a row has no id, so that two people of one name may be meant: then it
+    is unclear whose the points are.
+    """
+    own = [(column, value) for column in known_by if (value := row.values[column].strip()).casefold() not in NO_IDS]
+    of_name, without_id = ("name", _folded(name)), ("name without id", _folded(name))
+    before = next((seen[key] for key in (own or [of_name]) + [without_id] if key in seen), None)
+    for key in (*own, of_name, *([] if own else [without_id])):
+        seen.setdefault(key, row)
+    if before is None:
+        return False
+    where = f"lines {before.line} and {row.line}"
+    is_same = all(value.strip() == row.values[column].strip() for column, value in before.values.items())
+    if not (own and is_same):
+        advice = "delete one, or give each its own id"
+        raise CourseError(f"{path}: {name} is on the list twice, in {where}: {advice}")
+    say(f"{path}: {name} is on the list twice, in {where}, which are the same: counted once")
+    return True
 
 
 def _ids(row: Mapping[str, str], columns: Sequence[str]) -> tuple[str, ...]:
@@ -160,9 +189,9 @@ def write_points(path: Path, roster: Roster, points: Mapping[int, float], of: fl
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, kept, extrasaction="ignore", delimiter=roster.delimiter, lineterminator="\n")
     writer.writeheader()
-    for number, row in enumerate(roster.rows):
+    for at, row in enumerate(roster.rows):
         is_total = is_canvas and (row.get(columns.get("student", "")) or "").strip().startswith("Points Possible")
-        value = of if is_total else points.get(number)
+        value = of if is_total else points.get(at)
         writer.writerow({**row, column: "" if value is None else f"{value:g}"})
     write_atomically(path.absolute(), lambda new: new.write_bytes(text.getvalue().encode("utf-8", "replace")))
     return column

@@ -56,14 +56,18 @@ class Kept:
     outcome: Outcome
 
 
-def write(path: Path, student: str = "", dataset: str | None = None, epochs: int = 100) -> None:
+def write(
+    path: Path, student: str = "", dataset: str | None = None, epochs: int = 100, label: str | None = None
+) -> None:
     """Check, time and train, which may take minutes, and write the page to `path`.
 
-    Invalid options and data raise CourseError first. Without `dataset`: see speedup.load_sets.
+    Invalid options and data raise CourseError first. `dataset` and `label`: see speedup.load_sets.
     """
     say = functools.partial(print, flush=True)
     refuse_bad_options(epochs, BATCH, RATE)
-    raw, raw_test, whence = speedup.load_sets(dataset)
+    raw, raw_test, whence = speedup.load_sets(dataset, label)
+    for note in (*raw.notes, *raw_test.notes):
+        say(note)
     words, record = own_words(), kept_kernels.progress()
     data, test = speedup.scaled(raw, raw_test)
     keys = in_order(record)

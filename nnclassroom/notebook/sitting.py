@@ -22,7 +22,7 @@ from nnclassroom.exercises import kept_kernels
 from nnclassroom.judge import worker
 from nnclassroom.notebook import cuda_cell, exams, python_cell
 from nnclassroom.pages import running_ipython
-from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
+from nncourse.errors import CourseError, decoded, reason_of, refuse_unknown, write_atomically
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
@@ -36,7 +36,7 @@ def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable]:
     Raises CourseError if the file with the questions cannot be read.
     """
     try:
-        text = Path(file).read_text("utf-8")
+        text = decoded(Path(file).read_bytes())
     except (OSError, UnicodeDecodeError):
         raise CourseError(f"{file}: wanted the examination's questions; start the notebook in its own folder") from None
     exams.asked(text)

@@ -94,21 +94,23 @@ class Time:
         return DEVICES[self.contender.backend]
 
 
-def load_sets(name: str | None = None) -> tuple[Dataset, Dataset, str]:
+def load_sets(name: str | None = None, label: str | None = None) -> tuple[Dataset, Dataset, str]:
     """Training rows and test rows, unscaled, and a description of where the test rows come from.
 
-    For a file …train.csv, the test rows are those of …test.csv in the same folder, if there is one. Without a name, the
-    CC data are loaded if they are in NNCOURSE_DATA, else the synthetic stand-in.
+    For a file …train.csv, the test rows are those of …test.csv in the same folder, if there is one; `label` is the
+    column of the classes in both. Without a name, the CC data are loaded if they are in NNCOURSE_DATA, else the
+    synthetic stand-in.
     """
     if name is None:
         real = Path(os.environ.get("NNCOURSE_DATA", "")) / "cc" / "CC_train.csv"
         name = str(real) if os.environ.get("NNCOURSE_DATA") and real.is_file() else "credit_card_standin"
-    data = datasets.load(name)
+    data = datasets.load(name, label=label)
+    datasets.refuse_single_class(data)
     beside = Path(name).with_name(Path(name).name.replace("train", "test"))
     if name in datasets.MNIST_SETS:
         return data, datasets.load(name, part="test"), "its test part"
     if beside != Path(name) and beside.is_file():
-        test = datasets.load(beside, inputs=data.X.shape[1], outputs=data.Y.shape[1])
+        test = datasets.load(beside, inputs=data.X.shape[1], outputs=data.Y.shape[1], label=label)
         return data, test, test.name
     return *datasets.split(data, HELD_OUT), "held out"
 

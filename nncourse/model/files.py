@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from nncourse.datasets import Scaling
-from nncourse.errors import CourseError, reason_of, write_atomically
+from nncourse.errors import CourseError, decoded, reason_of, write_atomically
 from nncourse.model.descriptions import rebuilt
 from nncourse.model.layers import Dense, Shape
 from nncourse.model.network import Network, refuse_huge
 from nncourse.model.optimizers import SGD, Optimizer, make_optimizer
+from nncourse.spreadsheets import lines_of
 
 VECTOR, STATISTICS, STATE = "parameters", "statistics", "state_"  # names in an .npz
 
@@ -183,7 +184,7 @@ def _write_text(model: Model, path: Path) -> None:
 
 
 def _read_text(path: Path) -> Model:
-    text = path.read_text("utf-8")
+    text = "\n".join(lines_of(decoded(path.read_bytes())))
     body, mark, description = text.partition("about ")
     count, *words = body.split()
     sizes = [int(word) for word in words[: int(count)]]
