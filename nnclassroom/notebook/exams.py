@@ -37,7 +37,7 @@ from nnclassroom.exercises import exam_operations, kept_kernels
 from nnclassroom.exercises.hints import Exercise
 from nnclassroom.judge.cases import KINDS, VALUES
 from nnclassroom.notebook import cuda_cell
-from nncourse.errors import CourseError, refuse_unknown
+from nncourse.errors import CourseError, decoded, refuse_unknown
 from nncourse.kernels.operation import Operation
 
 OPTIONS = ("points", "question", "sample", "answer", "choice")  # of an exercise
@@ -97,7 +97,7 @@ class Exam:
 def read(path: Path) -> Exam:
     """The examination in a file. CourseError says what is missing or wrong."""
     try:
-        text = path.read_text("utf-8")
+        text = decoded(path.read_bytes())
     except (OSError, UnicodeDecodeError):
         raise CourseError(f"{path}: wanted an examination as TOML in UTF-8; it cannot be read") from None
     try:

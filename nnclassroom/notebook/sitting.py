@@ -22,7 +22,7 @@ from nnclassroom.exercises import kept_kernels
 from nnclassroom.judge import worker
 from nnclassroom.notebook import cuda_cell, exams, python_cell
 from nnclassroom.pages import running_ipython
-from nncourse.errors import CourseError, reason_of, refuse_unknown, write_atomically
+from nncourse.errors import CourseError, decoded, reason_of, refuse_unknown, write_atomically
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
@@ -36,7 +36,7 @@ def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable]:
     Raises CourseError if the file with the questions cannot be read.
     """
     try:
-        text = Path(file).read_text("utf-8")
+        text = decoded(Path(file).read_bytes())
     except (OSError, UnicodeDecodeError):
         raise CourseError(f"{file}: wanted the examination's questions; start the notebook in its own folder") from None
     exams.asked(text)
@@ -96,7 +96,7 @@ def _clock(folder: Path, minutes: float) -> str:
     if not minutes:
         return ""
     try:
-        record = json.loads((folder / kept_kernels.ATTEMPTS).read_text("utf-8").partition("\n")[0])
+        record = json.loads(decoded((folder / kept_kernels.ATTEMPTS).read_bytes()).partition("\n")[0])
         start = datetime.fromisoformat(record["date"])
     except (OSError, ValueError, KeyError, TypeError):
         start = datetime.now(UTC)  # this is the first answer
