@@ -6,6 +6,7 @@ when and where each passed, how fast it was, and the hash of its text. Loading a
 
 import __future__
 
+import codecs
 import contextlib
 import datetime
 import functools
@@ -21,6 +22,7 @@ from cuda_on_cpu import emulate
 from cuda_on_cpu.source import CudaSource, kernels_in
 from nnclassroom.exercises import exam_operations
 from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.locked import locked
 from nnclassroom.judge import answer, worker
 from nnclassroom.judge import check as judge
 from nnclassroom.judge.forbidden_cuda import forbidden
@@ -157,11 +159,11 @@ def keep(
 ) -> float | None:
     """Keep the text of a kernel that check() found to be right, and the seconds of a call on arguments of these sizes.
 
-    date: of the answer, as the record has it; by default now.
+    date: of the answer, as the record has it; by default now. One that is older than another kept text is not kept.
 
-    Returns the seconds of another text whose place it takes, if that was clearly faster on this machine.
+    Several processes may keep kernels at once. Returns the seconds of another text whose place it takes, if that was
+    clearly faster on this machine.
     """
-    record = progress()  # first: if it is damaged, nothing is written
     stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     on_gpu = (launch or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available()
     entry = {
@@ -170,11 +172,16 @@ def keep(
         "machine": devices.describe("gpu" if on_gpu else "cpu"),
     }
     entry |= {"seconds": seconds, "sizes": sizes} | ({"launch": launch} if launch else {})
-    before = record.get(f"{operation.name}.{name}", {})
-    record[f"{operation.name}.{name}"] = entry
-    _write(file_name(operation, name, launch), text)
-    _write("progress.json", json.dumps(record, indent=1) + "\n")
-    was, another = before.get("seconds"), before.get("hash") != entry["hash"]
+    with locked(folder()):
+        record = progress()  # first: if it is damaged, nothing is written
+        before = record.get(f"{operation.name}.{name}", {})
+        another = before.get("hash") != entry["hash"]
+        if another and date and before.get("date", "") > date:
+            return None
+        record[f"{operation.name}.{name}"] = entry
+        _write(file_name(operation, name, launch), text)
+        _write("progress.json", json.dumps(record, indent=1) + "\n")
+    was = before.get("seconds")
     alike = another and all(before.get(fact) == entry[fact] for fact in SAME_TIMING)
     return was if alike and was and seconds and seconds > SLOWER * was else None
 
@@ -185,12 +192,15 @@ def note_attempt(operation: Operation, name: str, verdict: Verdict) -> None:
 
 
 def note(place: Path, key: str, kind: str) -> None:
-    """Add such a line to the record in this folder."""
+    """Add such a line to the record in this folder, in the encoding that an editor has given it."""
     stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    with contextlib.suppress(OSError):
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (place / ATTEMPTS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "date": stamp, "kind": kind}) + "\n")
+    line = json.dumps({"key": key, "date": stamp, "kind": kind}) + "\n"
+    with contextlib.suppress(OSError), locked(place), (place / ATTEMPTS).open("a+b") as file:
+        file.seek(0)
+        before = file.read()
+        coding = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}.get(before[:2], "utf-8")
+        is_cut = before and not before.endswith("\n".encode(coding))  # by a full disk, or by hand
+        file.write(("\n" * bool(is_cut) + line).encode(coding))
 
 
 def progress() -> dict[str, dict]:
@@ -348,7 +358,7 @@ def _write(file: str, text: str) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # so that others cannot copy from it
     except OSError as error:
         raise CourseError(f"{path}: cannot be written: {reason_of(error)}") from error
-    write_atomically(path, lambda new: new.write_text(text, "utf-8"))
+    write_atomically(path, lambda new: new.write_bytes(text.encode()))  # as it is, on every system
 
 
 def own_all_reduce() -> tuple[Kernel, str]:

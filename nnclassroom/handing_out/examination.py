@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from nnclassroom.exercises import exam_operations as definitions
-from nnclassroom.handing_out.handout import packed, to_bytes
+from nnclassroom.handing_out.handout import language_info, packed, to_bytes
 from nnclassroom.notebook import exams
 from nnclassroom.zips import refuse_other_name, write_zip
 from nncourse.errors import CourseError
@@ -53,7 +53,7 @@ def _exam_notebook(given: exams.Exam) -> Any:
         cells.append(v4.new_markdown_cell(_words(given, each), id=f"{name}-words"[:64]))
         cells.append(v4.new_code_cell(_blank(each), id=name))
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-    return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
+    return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language_info": language_info()})
 
 
 def _rules(given: exams.Exam) -> str:

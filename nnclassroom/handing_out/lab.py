@@ -10,7 +10,6 @@ ends it.
 """
 
 import getpass
-import json
 import os
 import secrets
 import socket
@@ -19,8 +18,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from nnclassroom.handing_out import own_copy
-from nnclassroom.handing_out.handout import MANIFEST
+from nnclassroom.handing_out import own_copy, update
 from nncourse.errors import CourseError
 from nncourse.language import COURSE, ENGLISH, VARIABLE
 
@@ -96,8 +94,8 @@ def has_browser(environment: dict[str, str]) -> bool:
 
 def language(course: Path, asked: str) -> str:
     """The language of the course: the one asked for, else the hand-out's if this is one, else English."""
-    manifest = course / MANIFEST
-    return asked or (json.loads(manifest.read_text("utf-8"))["language"] if manifest.is_file() else ENGLISH)
+    manifest = update.read_manifest(course)
+    return asked or (manifest["language"] if manifest else ENGLISH)
 
 
 def notebooks(course: Path, folder: Path, spoken: str) -> None:

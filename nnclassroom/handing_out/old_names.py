@@ -7,6 +7,7 @@ import ast
 import re
 import textwrap
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -28,15 +29,16 @@ def named(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """
     said = []
     for place in sorted({(folder / name).parent for name in manifest["notebooks"]}):
-        for path in sorted(place.glob("*.ipynb")):
+        for path in sorted(filter(Path.is_file, place.glob("*.ipynb"))):
             handed_out = manifest["notebooks"].get(path.relative_to(folder).as_posix(), {})
             try:
                 cells = parsed(path.read_bytes(), path.name).cells
-            except CourseError:
-                continue  # reported elsewhere
+            except (CourseError, OSError):
+                continue  # reported elsewhere, or a file of the student's own
             for number, cell in enumerate(cells, 1):
-                if cell.cell_type == "code" and cell_hash(cell) != handed_out.get(cell.id):
-                    where = f"{path.stem}, cell {number} ({cell.get('id', '')})"
+                if cell.cell_type == "code" and cell_hash(cell) != handed_out.get(cell.get("id", "")):
+                    known_as = f" ({cell.id})" if cell.get("id") else ""
+                    where = f"{path.stem}, cell {number}{known_as}"
                     said += [f"{where}: for {old} write {new}" for old, new in replaced(cell.source)]
     return said
 
@@ -70,9 +72,13 @@ def _statements(text: str) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     for part in (plain, *map(textwrap.dedent, plain.splitlines())):
         try:
-            found += ast.parse(part).body
-        except SyntaxError:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of \s in a string
+                statements = ast.parse(part).body
+                ast.unparse(statements)  # is as deep as what is done with them
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # what a cell may hold that is not Python
             continue
+        found += statements
         if part is plain:
             break
     return found

@@ -128,8 +128,10 @@ class _Start:
 
 def _start(root: Path, course: Files, said: list[str]) -> _Start:
     there = _there(root)
+    damaged = [name for name in sorted(there) if not _is_notebook(there[name], name)]
     if _tree(root) is None:
-        return _start_without_git(there, said)
+        said += [_not_taken(name) for name in damaged]
+        return _start_without_git(course, said)
     earlier = _committed(root, "stash^1") or {}
     stashed = _differing(_committed(root, "stash") or {}, earlier)
     work = _differing(there, course)
@@ -140,10 +142,12 @@ def _start(root: Path, course: Files, said: list[str]) -> _Start:
         said.append(
             f"Taken over from {NOTEBOOKS}/, where it stays too: what you have typed into {_names(taken | own)}."
         )
-    for name in sorted(there):
-        if name in course and name not in taken and not _is_notebook(there[name], name):
-            said.append(f"{NOTEBOOKS}/{name} is damaged: what you may have typed there is not taken over.")
+    said += [_not_taken(name) for name in damaged if name in course and name not in taken]
     return _Start(_cleaned(base | taken) | own, _manifest(base, ""))
+
+
+def _not_taken(name: str) -> str:
+    return f"{NOTEBOOKS}/{name} is damaged: what you may have typed there is not taken over."
 
 
 def _start_without_git(there: Files, said: list[str]) -> _Start:
@@ -190,11 +194,14 @@ def _folder(root: Path, language: str) -> Path:
 
 
 def _course(root: Path, language: str) -> Files:
-    return (_committed(root, "HEAD") if language == ENGLISH else None) or _there(root, language)
+    committed = _committed(root, "HEAD") if language == ENGLISH else None
+    there = {} if committed else _there(root, language)
+    return committed or {name: content for name, content in there.items() if _is_notebook(content, name)}
 
 
 def _there(root: Path, language: str = ENGLISH) -> Files:
-    return {path.name: path.read_bytes() for path in sorted(_folder(root, language).glob("*.ipynb"))}
+    paths = filter(Path.is_file, sorted(_folder(root, language).glob("*.ipynb")))
+    return {path.name: path.read_bytes() for path in paths}
 
 
 def _cleaned(files: Files) -> Files:
@@ -217,7 +224,7 @@ def _damaged(folder: Path, base: Mapping[str, Any]) -> bool:
     try:
         paths = [folder / name for name in base["notebooks"]]
         return not all(isinstance(json.loads(path.read_bytes()), dict) for path in paths if path.is_file())
-    except ValueError:
+    except (OSError, ValueError, RecursionError):
         return True
 
 

@@ -10,6 +10,7 @@ Every file that changes is copied to backups/ first. my_kernels/ and files that 
 
 import hashlib
 import json
+import os
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +19,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nnclassroom.handing_out import moved_cells, old_names
-from nnclassroom.handing_out.handout import MANIFEST, cell_hash, parsed, to_bytes
-from nncourse.errors import CourseError, reason_of, write_atomically
+from nnclassroom.handing_out.handout import MANIFEST, cell_hash, give_ids, language_info, parsed, to_bytes
+from nncourse.errors import CourseError, decoded, reason_of, write_atomically
 
 BACKUPS = "backups"
 OWN = ("my_kernels", BACKUPS)  # never written by an update
@@ -72,7 +73,7 @@ def apply(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str,
 def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str, Any], folder: Path) -> list[str]:
     copy = _Copy(folder, base, new["notebooks"])
     todo: dict[str, bytes | None] = {}
-    said = list(copy.said)
+    said = copy.said
     for name in sorted(files):
         path = folder / name
         content, line = _merged_file(path, name, files[name], base, new, copy)
@@ -80,7 +81,7 @@ def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[s
             todo[name] = content
             said.append(line)
     for name in sorted(set(base["files"]) - set(files)):
-        if (folder / name).is_file():
+        if _is_harmless(name) and (folder / name).is_file():
             unchanged = _hash((folder / name).read_bytes()) == base["files"][name]
             if unchanged or (name in copy.moved and not copy.has_own_cells(name)):
                 todo[name] = None
@@ -90,7 +91,7 @@ def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[s
                 said.append(f"{name}: the course no longer has it; what is left in it is yours")
     if not todo:
         write_manifest(folder, new)
-        return []
+        return said
     backup = _new_backup(folder)
     for name in todo:
         if (folder / name).is_file():
@@ -143,7 +144,7 @@ class _Copy:
         except CourseError:
             self.broken.add(name)
             return
-        _give_ids(notebook.cells, self.handed_out.get(name, {}))
+        give_ids(notebook.cells, self.handed_out.get(name, {}))
         # A notebook that was not handed out, but has cells of the new one, was left by an interrupted update.
         if name in self.handed_out or any(cell.id in new for cell in notebook.cells):
             self.notebooks[name] = notebook
@@ -166,7 +167,7 @@ class _Copy:
             there = self.notebooks[target]
             known = set(_saying(there.cells))
             there.cells += [cell for cell in cells if (cell.id, cell_hash(cell)) not in known]
-            _give_ids(there.cells, self.handed_out[target])
+            give_ids(there.cells, self.handed_out[target])
 
     def has_own_cells(self, name: str) -> bool:
         """Whether a notebook still has cells of the student's own."""
@@ -200,10 +201,16 @@ def _checked(files: dict[str, bytes], new: dict[str, Any], wanted: str) -> tuple
     if {name: _hash(content) for name, content in files.items()} != new["files"]:
         raise CourseError(f"{wanted}; this one is damaged: fetch it again")
     for name in files:
-        place = PurePosixPath(name)
-        if place.is_absolute() or {"..", ""} & set(name.split("/")) or "\\" in name or place.parts[0] in OWN:
+        if not _is_harmless(name):
             raise CourseError(f"{wanted}; this one has a file {name!r}")
     return files, new
+
+
+def _is_harmless(name: str) -> bool:
+    """Whether a file of a hand-out may have this name: it is in the copy, and not among what is the student's own."""
+    parts = name.split("/")
+    is_inside = not PurePosixPath(name).is_absolute() and not {"..", ""} & set(parts) and "\\" not in name
+    return is_inside and parts[0] not in OWN
 
 
 def _unpacked(handout: Path, wanted: str) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -219,17 +226,25 @@ def _unpacked(handout: Path, wanted: str) -> tuple[dict[str, bytes], dict[str, A
 
 
 def _is_manifest(found: Any) -> bool:
-    return isinstance(found, dict) and all(
-        isinstance(found.get(key), kind)
-        for key, kind in (("course", str), ("kind", str), ("language", str), ("files", dict), ("notebooks", dict))
+    texts, tables = ("course", "kind", "language"), ("files", "notebooks")
+    return (
+        isinstance(found, dict)
+        and all(isinstance(found.get(key), str) for key in texts)
+        and all(isinstance(found.get(key), dict) for key in tables)
+        and all(map(_are_hashes, (found["files"], *found["notebooks"].values())))
     )
+
+
+def _are_hashes(found: Any) -> bool:
+    return isinstance(found, dict) and all(isinstance(text, str) for text in found.values())
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of the student's copy; None if there is none."""
+    path = folder / MANIFEST
     try:
-        found = json.loads((folder / MANIFEST).read_text("utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(decoded(path.read_bytes())) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
         return None
     return found if _is_manifest(found) else None
 
@@ -246,8 +261,11 @@ def _merged_file(
     if name in copy.notebooks:
         return _merged_notebook(copy, name, content, is_new=not path.is_file())
     if not path.is_file():
-        # A file that the student has deleted stays deleted, unless it has changed or the package needs it.
-        gone = base["files"].get(name) == new["files"][name] and name.endswith(".ipynb")
+        if os.path.lexists(path):  # a folder, or a link to what is not there now: who knows what is behind it
+            copy.said.append(f"{name} is not brought up to date: in your copy it is not a file")
+            return None, ""
+        # A notebook that the student has deleted stays deleted, unless it has changed.
+        gone = name in base["notebooks"] and base["notebooks"][name] == new["notebooks"].get(name)
         return (None if gone else content), FileLine(name, is_new=True)
     if name in copy.broken and name in base["notebooks"]:
         return content, f"updated {name}; yours is no notebook any more, and lies in the backup"
@@ -262,10 +280,13 @@ def _merged_file(
 def _merged_notebook(copy: _Copy, name: str, content: bytes, is_new: bool) -> tuple[bytes | None, str]:
     """The merged notebook, None if nothing in it changes; and a line that says so."""
     new, mine = parsed(content, name), copy.notebooks[name]
+    give_ids(new.cells, {})  # as the manifest does
     cells, conflicts = merged(mine.cells, new.cells, copy.handed_out.get(name, {}))
     if copy.before.get(name) == _saying(cells):
         return None, ""
     mine.cells, mine.nbformat_minor = cells, max(mine.nbformat_minor, new.nbformat_minor)
+    if mine.metadata.get("language_info") == {"name": "python"}:  # of a copy that was not yet opened
+        mine.metadata["language_info"] = language_info()
     line = FileLine(name, is_new)
     if conflicts:
         line = f"{line}; in {len(conflicts)} cells both yours and the course's new text stand"
@@ -275,17 +296,6 @@ def _merged_notebook(copy: _Copy, name: str, content: bytes, is_new: bool) -> tu
 def _saying(cells: Iterable[Any]) -> list[tuple[str, str]]:
     """The id of each cell, and a hash of its text."""
     return [(cell.id, cell_hash(cell)) for cell in cells]
-
-
-def _give_ids(cells: Iterable[Any], base: Mapping[str, str]) -> None:
-    """Give ids to cells without one or with a repeated one: the id in `base` if unchanged, else a new one."""
-    by_text = {text: name for name, text in base.items()}
-    taken: set[str] = set()
-    for number, cell in enumerate(cells):
-        if not cell.get("id") or cell["id"] in taken:
-            usual = by_text.get(cell_hash(cell), "")
-            cell["id"] = usual if usual and usual not in taken else f"own-{number}-{cell_hash(cell)}"
-        taken.add(cell["id"])
 
 
 def merged(mine: Sequence[Any], new: Sequence[Any], base: Mapping[str, str]) -> tuple[list[Any], list[str]]:

@@ -96,7 +96,7 @@ def _clock(folder: Path, minutes: float) -> str:
     if not minutes:
         return ""
     try:
-        record = json.loads((folder / kept_kernels.ATTEMPTS).read_text("utf-8").partition("\n")[0])
+        record = json.loads(decoded((folder / kept_kernels.ATTEMPTS).read_bytes()).partition("\n")[0])
         start = datetime.fromisoformat(record["date"])
     except (OSError, ValueError, KeyError, TypeError):
         start = datetime.now(UTC)  # this is the first answer

@@ -34,12 +34,13 @@ def rebuilt(about: dict[str, Any]) -> Layer:
 
 
 def words_of(layer: Layer) -> str:
-    """What a layer is, in a word.
+    """What a layer is, in a word: its kind, unless KIND_WORDS has another.
 
     >>> words_of(make_network([4, 2]).layers[0])
     'dense'
     """
-    return KIND_WORDS[layer.describe()["kind"]]
+    kind: str = layer.describe()["kind"]
+    return KIND_WORDS.get(kind, kind)
 
 
 def _dense(about: dict[str, Any]) -> Dense:

@@ -29,6 +29,8 @@ class Convolution(WithWeights):
     biases have no effect: then b may be None, and the activation "".
     """
 
+    takes_activation = True
+
     def __init__(self, W: Array, b: Array | None, activation: str, stride: int = 1, before: int = 0, after: int = 0):
         refuse_bad_activation(activation, "a convolution")
         k = W.shape[-1]

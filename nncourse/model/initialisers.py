@@ -4,14 +4,10 @@ fan_in is the number of inputs of a neuron, fan_out the number of neurons that a
 c_in·k·k and c_out·k·k.
 """
 
-from collections.abc import Callable
-from math import prod
-
 import numpy as np
 
 from nncourse.errors import refuse_unknown
-from nncourse.model.layers import Layer, LayerSequence, Shape
-from nncourse.model.residual import BatchNorm
+from nncourse.model.layers import Initialiser, Layer, Shape, begun
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -37,22 +33,17 @@ def uniform(rng: np.random.Generator, shape: Shape, fan_in: int, fan_out: int) -
     return rng.uniform(size=shape), rng.uniform(size=shape[0])
 
 
-INITIALISERS: dict[str, Callable[[np.random.Generator, Shape, int, int], Arrays]] = {
-    "xavier": xavier,
-    "he": he,
-    "normal": normal,
-    "uniform": uniform,
-}
+INITIALISERS: dict[str, Initialiser] = {"xavier": xavier, "he": he, "normal": normal, "uniform": uniform}
 
 
 def initialised(layer: Layer, name: str, rng: np.random.Generator) -> Layer:
-    """The layer with weights W and biases b from an initialiser; itself where it has no parameters.
+    """The layer with its first parameters, as the layer itself chooses them: begun() in layers.py.
 
-    layer: its own W and b give the shapes only.
-    name: "xavier", "he" or "uniform".
+    layer: the arrays of a dense layer or a convolution give the shapes only; they begin with W and b from the
+        initialiser. A batch normalisation begins with gamma 1 and beta 0. The layers of a block begin one by one.
+    name: "xavier", "he", "normal" or "uniform".
     rng: NumPy's generator, which is drawn from.
 
-    A batch normalisation begins with gamma 1 and beta 0. The layers of a block are initialised one by one.
     Raises CourseError for an unknown name.
 
     >>> empty = Dense(np.zeros((3, 2)), np.zeros(3), "relu")
@@ -60,15 +51,4 @@ def initialised(layer: Layer, name: str, rng: np.random.Generator) -> Layer:
     True
     """
     refuse_unknown("an initialiser", name, INITIALISERS)
-    if not layer.parameters:
-        return layer
-    if isinstance(layer, LayerSequence):
-        return layer.of_layers([initialised(each, name, rng) for each in layer.layers])
-    if isinstance(layer, BatchNorm):
-        channels = layer.parameters[0].size
-        return layer.with_parameters((np.ones(channels, np.float32), np.zeros(channels, np.float32)))
-    n_out, n_in, *filter_shape = layer.parameters[0].shape
-    field = prod(filter_shape)
-    W, b = INITIALISERS[name](rng, (n_out, n_in, *filter_shape), n_in * field, n_out * field)
-    arrays = W.astype(np.float32), b.astype(np.float32)
-    return layer.with_parameters(arrays[: len(layer.parameters)])
+    return begun(layer, rng, INITIALISERS[name])

@@ -4,10 +4,12 @@ Forward, a layer computes activations A from inputs A_below. Backward, it comput
 the deltas of the layer below from its own deltas D = dC/dZ. Arrays hold one sample per row: (batch, …).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from nncourse.calls import ACTIVATIONS, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
@@ -46,7 +48,11 @@ class StepPosition(NamedTuple):
 
 
 class Layer(Protocol):
-    """What a network asks of a layer. Dense is one."""
+    """What a network asks of a layer. Dense is one.
+
+    A layer may have three more members. `initial` is what begun() calls. `takes_activation = True` on the class says
+    that make_network gives it one of its activations. `draws = True` says that it draws random numbers in training.
+    """
 
     @property
     def activation(self) -> str:
@@ -91,6 +97,23 @@ class Layer(Protocol):
         """`kind`, and the sizes and names that rebuild the layer: see descriptions.py."""
 
 
+# (random generator, shape of W, fan_in, fan_out) -> W, b
+Initialiser = Callable[[np.random.Generator, Shape, int, int], tuple[np.ndarray, np.ndarray]]
+
+
+def begun(layer: Layer, rng: np.random.Generator, initialiser: Initialiser) -> Layer:
+    """The layer with its first parameters: what its `initial(rng, initialiser)` returns, or without that its own.
+
+    They are made float32, as kernels want them. Raises CourseError if initial() changes their shapes.
+    """
+    begins: Layer = layer.initial(rng, initialiser) if hasattr(layer, "initial") else layer
+    arrays = [np.asarray(array, np.float32) for array in begins.parameters]
+    wanted, given = [array.shape for array in layer.parameters], [array.shape for array in arrays]
+    if given != wanted:
+        raise CourseError(f"initial() of {type(layer).__name__}: wanted parameters of the shapes {wanted}; got {given}")
+    return begins.with_parameters(arrays) if arrays else begins
+
+
 class WithoutStatistics:
     """What layers without statistics have in common."""
 
@@ -99,11 +122,31 @@ class WithoutStatistics:
     def with_statistics(self, statistics: Sequence[Array]) -> Any:
         return self
 
+    def describe(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return str(self.describe()["kind"])
+
 
 class WithWeights(WithoutStatistics):
     """What layers with weights W and perhaps biases b have in common. Values are copied into the network's arrays."""
 
     parameters: tuple[Array, ...]
+
+    def with_parameters(self, parameters: Sequence[Array]) -> Any:
+        raise NotImplementedError
+
+    def initial(self, rng: np.random.Generator, initialiser: Initialiser) -> Any:
+        """W (n_out, n_in, …) and b (n_out,) from the initialiser; `…` are the rows and columns of a filter.
+
+        What has no n_in, such as a factor for each number, and parameters after b begin with their own values.
+        """
+        if self.W.ndim < 2:
+            return self
+        n_out, n_in, *field = self.W.shape
+        arrays = initialiser(rng, self.W.shape, n_in * prod(field), n_out * prod(field))
+        return self.with_parameters([*arrays, *self.parameters[2:]][: len(self.parameters)])
 
     @property
     def W(self) -> Array:  # noqa: N802
@@ -124,6 +167,8 @@ class WithWeights(WithoutStatistics):
 
 class Dense(WithWeights):
     """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32."""
+
+    takes_activation = True
 
     def __init__(self, W: Array, b: Array, activation: str):
         refuse_unknown("an activation", activation, ACTIVATIONS)
@@ -200,6 +245,10 @@ class LayerSequence:
 
     def with_parameters(self, parameters: Sequence[Array]) -> "LayerSequence":
         return self.of_layers(distributed(self.layers, parameters))
+
+    def initial(self, rng: np.random.Generator, initialiser: Initialiser) -> "LayerSequence":
+        """Each layer begins by itself, from the first to the last."""
+        return self.of_layers([begun(layer, rng, initialiser) for layer in self.layers])
 
     @property
     def statistics(self) -> tuple[Array, ...]:

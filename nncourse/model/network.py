@@ -115,7 +115,7 @@ class Network(LayerSequence):
     @property
     def is_dense(self) -> bool:
         """True where every layer is dense."""
-        return all(isinstance(layer, Dense) for layer in self.layers)
+        return all(type(layer) is Dense for layer in self.layers)  # one derived from it may compute something else
 
     @property
     def architecture(self) -> DenseArchitecture | ConvolutionalArchitecture:
@@ -241,7 +241,7 @@ def make_network(
     sizes: neurons of each layer, inputs first: [30, 60, 10, 1] has 30 inputs, two hidden layers and one output.
         "image1x28x28,conv4x2same,pool4,128,10" begins with images; words.py has all words.
     activation: that of the hidden layers; the output then has sigmoid, or softmax with categorical_cross_entropy.
-        A list has one for each layer with parameters.
+        A list has one for each layer that takes one: dense ones and convolutions do.
     cost: "mse", "mae", "binary_cross_entropy" or "categorical_cross_entropy".
     initialiser: of the weights: "xavier", "he" or "uniform"; biases begin at 0, with "uniform" at random.
     seed: the same seed gives the same weights.
@@ -252,11 +252,11 @@ def make_network(
     2481
     """
     asked = words.parsed(sizes)
-    count = words.with_parameters(asked)
+    count = words.taking_activations(asked)
     output = COSTS.get(cost) or "sigmoid"
     names = [activation] * (count - 1) + [output] if isinstance(activation, str) else list(activation)
     if len(names) != count:
-        raise CourseError(f"wanted an activation for each of the {count} layers with parameters; got {len(names)}")
+        raise CourseError(f"wanted an activation for each of the {count} layers that take one; got {len(names)}")
     planned = words.layers_of(asked, names)
     refuse_huge(planned, words.input_shape(asked))
     rng = np.random.default_rng(seed)

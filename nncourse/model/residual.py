@@ -11,7 +11,16 @@ import numpy as np
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import Group
-from nncourse.model.layers import Forward, Layer, LayerSequence, Shape, StepPosition, delta_below, refuse_bad_activation
+from nncourse.model.layers import (
+    Forward,
+    Initialiser,
+    Layer,
+    LayerSequence,
+    Shape,
+    StepPosition,
+    delta_below,
+    refuse_bad_activation,
+)
 
 EPSILON = 1e-5  # added to a variance
 MOMENTUM = 0.1  # the weight of a batch in the running statistics
@@ -26,6 +35,8 @@ class BatchNorm:
     are used instead of the batch's. ReLU is part of the layer: backward() applies its slope.
     """
 
+    takes_activation = True
+
     def __init__(self, gamma: Array, beta: Array, activation: str = "", statistics: Sequence[Array] = ()):
         refuse_bad_activation(activation, "a batch normalisation")
         self.parameters: tuple[Array, ...] = (gamma, beta)
@@ -35,6 +46,11 @@ class BatchNorm:
     def with_parameters(self, parameters: Sequence[Array]) -> "BatchNorm":
         gamma, beta = parameters
         return BatchNorm(gamma, beta, self.activation, self.statistics)
+
+    def initial(self, rng: np.random.Generator, initialiser: Initialiser) -> "BatchNorm":
+        """gamma 1 and beta 0: the channels as they are, moved to mean 0 and standard deviation 1."""
+        channels = self.parameters[0].size
+        return self.with_parameters((np.ones(channels, np.float32), np.zeros(channels, np.float32)))
 
     def with_statistics(self, statistics: Sequence[Array]) -> "BatchNorm":
         gamma, beta = self.parameters

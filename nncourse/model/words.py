@@ -26,6 +26,7 @@ from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatt
 from nncourse.model.layers import Dense, Layer, Shape
 from nncourse.model.residual import BLOCKS, BatchNorm, resnet_layers
 
+Description = dict[str, Any]
 EXAMPLE = "30,60,10,1 or image1x28x28,conv4x2same,pool4,128,10"
 
 
@@ -37,24 +38,8 @@ class Word(NamedTuple):
 
     def __str__(self) -> str:
         """The shortest spelling."""
-        match self.kind, self.numbers:
-            case "dense", (neurons,):
-                return str(neurons)
-            case "image", numbers:
-                return "image" + "x".join(map(str, numbers))
-            case "conv", (filters, k, stride, before, after):
-                around = f"p{before}" if before == after else f"p{before}+{after}"
-                padding = "" if before == after == 0 else "same" if (before, after) == _same(int(k)) else around
-                return f"conv{filters}x{k}{padding}" + f"s{stride}" * (stride != 1)
-            case "pool", (size, stride, padding):
-                return f"pool{size}" + f"s{stride}" * (stride != size) + f"p{padding}" * (padding != 0)
-            case "averagepool", (size, stride):
-                return f"averagepool{size}" + f"s{stride}" * (stride != size)
-            case "dropout", (rate,):
-                return f"dropout{rate:g}"
-            case "resnet", (depth,):
-                return f"resnet{depth}"
-        return self.kind
+        spelling = FORMS[self.kind].spelling if self.kind in FORMS else None
+        return spelling(*self.numbers) if spelling else self.kind + "x".join(map(str, self.numbers))
 
 
 def parsed(layers: str | Sequence[int | str | Word]) -> list[Word]:
@@ -71,11 +56,33 @@ def parsed(layers: str | Sequence[int | str | Word]) -> list[Word]:
 
 
 class Form(NamedTuple):
-    """The spelling of words of one kind: the pattern, the numbers from its groups, and a text for error messages."""
+    """The words of one kind: how they are spelt, and which layer they mean.
+
+    pattern, numbers: what a word looks like, and the numbers from the pattern's groups.
+    wanted: the same in an error message.
+    layer: the class of the layer; its `takes_activation` says whether the word is given an activation.
+    described: a sample's shape before the layer and the word's numbers -> the layer's description, for rebuilt(),
+        without an activation; a list if the word means several layers.
+    numbers_of: the layer -> the word's numbers.
+    spelling: the word's numbers -> the shortest spelling; by default the kind and its numbers with an x between them.
+    bare: what the description has in place of an activation if a batch normalisation follows, which takes it over;
+        None if the layer keeps its own.
+    images: whether the layer needs images.
+    """
 
     pattern: str
     numbers: Callable[[Any], tuple[float, ...]]
     wanted: str
+    layer: type | None = None
+    described: Callable[[Shape, tuple[float, ...]], Description | list[Description]] = lambda shape, numbers: []
+    numbers_of: Callable[[Any], tuple[float, ...]] = lambda layer: ()
+    spelling: Callable[..., str] | None = None
+    bare: Description | None = None
+    images: bool = False
+
+    @property
+    def takes_activation(self) -> bool:
+        return getattr(self.layer, "takes_activation", False)
 
 
 def _of_conv(found: re.Match[str]) -> tuple[float, ...]:
@@ -103,52 +110,120 @@ def _all(found: re.Match[str]) -> tuple[float, ...]:
     return tuple(map(int, found.groups()))
 
 
+def _conv_spelling(filters: int, k: int, stride: int, before: int, after: int) -> str:
+    around = f"p{before}" if before == after else f"p{before}+{after}"
+    padding = "" if before == after == 0 else "same" if (before, after) == _same(k) else around
+    return f"conv{filters}x{k}{padding}" + f"s{stride}" * (stride != 1)
+
+
+def _same(k: int) -> tuple[int, int]:
+    """Zeros before and after the image with which filters of k x k and stride 1 keep its size."""
+    return (k - 1) // 2, k // 2
+
+
 N = r"(\d{1,9})"
 S, P = r"s\d{1,9}", r"p\d{1,9}"
+CONV, POOL, AVERAGEPOOL = ("c_out", "k", "stride", "before", "after"), ("size", "stride", "padding"), ("size", "stride")
 FORMS = {
     "image": Form(rf"image{N}x{N}x{N}", _all, "image, channels, height and width, such as image1x28x28"),
     "conv": Form(
         rf"conv{N}x{N}((?:same|{S}|{P}(?:\+\d{{1,9}})?)*)",
         _of_conv,
         "conv, filters and their side, such as conv4x3, conv4x3same or conv4x3p1s2",
+        Convolution,
+        lambda shape, numbers: {"kind": "convolution", "c_in": shape[0]} | dict(zip(CONV, numbers, strict=True)),
+        lambda layer: (*layer.W.shape[::2], layer.stride, layer.before, layer.after),
+        _conv_spelling,
+        bare={"activation": "", "bias": False},
+        images=True,
     ),
-    "pool": Form(rf"pool{N}((?:{S}|{P})*)", _of_pool, "pool and its side, such as pool2, pool3s2 or pool3s2p1"),
+    "pool": Form(
+        rf"pool{N}((?:{S}|{P})*)",
+        _of_pool,
+        "pool and its side, such as pool2, pool3s2 or pool3s2p1",
+        MaxPool,
+        lambda shape, numbers: {"kind": "maxpool"} | dict(zip(POOL, numbers, strict=True)),
+        lambda layer: (layer.size, layer.stride, layer.padding),
+        lambda size, stride, padding: f"pool{size}" + f"s{stride}" * (stride != size) + f"p{padding}" * (padding != 0),
+        images=True,
+    ),
     "averagepool": Form(
         rf"averagepool{N}((?:{S})*)",
         lambda found: _of_pool(found)[:2],
         "averagepool and its side, such as averagepool2",
+        AveragePool,
+        lambda shape, numbers: {"kind": "averagepool"} | dict(zip(AVERAGEPOOL, numbers, strict=True)),
+        lambda layer: (layer.size, layer.stride),
+        lambda size, stride: f"averagepool{size}" + f"s{stride}" * (stride != size),
+        images=True,
     ),
     "dropout": Form(
-        r"dropout(\d{0,9}\.?\d{1,9})", lambda found: (float(found[1]),), "dropout and its rate, such as dropout0.5"
+        r"dropout(\d{0,9}\.?\d{1,9})",
+        lambda found: (float(found[1]),),
+        "dropout and its rate, such as dropout0.5",
+        Dropout,
+        lambda shape, numbers: {"kind": "dropout", "rate": numbers[0]},
+        lambda layer: (layer.rate,),
+        lambda rate: f"dropout{rate:g}",
     ),
-    "globalpool": Form("globalpool", _all, "globalpool, without numbers"),
-    "batchnorm": Form("batchnorm", _all, "batchnorm, without numbers"),
+    "globalpool": Form(
+        "globalpool",
+        _all,
+        "globalpool, without numbers",
+        GlobalAveragePool,
+        lambda shape, numbers: {"kind": "globalpool"},
+        images=True,
+    ),
+    "batchnorm": Form(
+        "batchnorm",
+        _all,
+        "batchnorm, without numbers",
+        BatchNorm,
+        lambda shape, numbers: {"kind": "batchnorm", "channels": shape[0]},
+    ),
     "resnet": Form(
-        rf"resnet({'|'.join(map(str, BLOCKS))})", _all, f"resnet and its depth, {' or '.join(map(str, BLOCKS))}"
+        rf"resnet({'|'.join(map(str, BLOCKS))})",
+        _all,
+        f"resnet and its depth, {' or '.join(map(str, BLOCKS))}",
+        described=lambda shape, numbers: resnet_layers(int(numbers[0]), shape[0]),
+        images=True,
     ),
-    "": Form(N, _all, "sizes of at least 1, such as 128"),
+    "dense": Form(
+        N,
+        _all,
+        "sizes of at least 1, such as 128",
+        Dense,
+        lambda shape, numbers: {"kind": "dense", "n_in": shape[0], "n_out": numbers[0]},
+        lambda layer: (layer.W.shape[0],),
+        lambda *sizes: "x".join(map(str, sizes)),
+        bare={"activation": "identity"},
+    ),
 }
+
+
+def _form_of(layer: Layer) -> tuple[str, Form]:
+    """The kind and the form of a layer's word. One without a word has the name of its class, and an empty form."""
+    named = (type(layer).__name__, Form("", _all, ""))
+    return next(((kind, form) for kind, form in FORMS.items() if type(layer) is form.layer), named)
 
 
 def _word(part: object) -> Word:
     text = str(int(part)) if isinstance(part, float) and part.is_integer() else str(part).strip()
-    kind = "".join(re.findall("^[a-z]+", text))
+    alike = [kind for kind, form in FORMS.items() if re.fullmatch(form.pattern, text, re.ASCII)]
+    kind = alike[0] if alike else "".join(re.findall("^[a-z]+", text)) or "dense"
     if kind not in FORMS:
         wanted = f"layers in words, such as {EXAMPLE}"
-        raise CourseError(f"wanted {wanted}; got {text[:60]!r}{nearest(kind, filter(None, FORMS))}")
+        raise CourseError(
+            f"wanted {wanted}; got {text[:60]!r}{nearest(kind, [name for name in FORMS if name != 'dense'])}"
+        )
     found = re.fullmatch(FORMS[kind].pattern, text, re.ASCII)
     try:
-        word = found and Word(kind or "dense", FORMS[kind].numbers(found))
+        word = found and Word(kind, FORMS[kind].numbers(found))
     except CourseError as error:
         raise CourseError(f"{text[:60]}: {error}") from None
-    if word is None or (kind in ("", "image") and min(word.numbers) < 1):
+    if word is None or (kind in ("dense", "image") and min(word.numbers) < 1):
         raise CourseError(f"wanted {FORMS[kind].wanted}; got {text[:60]!r}")
     return word
-
-
-def _same(k: int) -> tuple[int, int]:
-    """Zeros before and after the image with which filters of k x k and stride 1 keep its size."""
-    return (k - 1) // 2, k // 2
 
 
 def _shown(parts: Sequence[object]) -> str:
@@ -162,63 +237,41 @@ def input_shape(words: Sequence[Word]) -> Shape:
 
 
 def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
-    """The layers, with parameters that take no memory yet; `activations` has one for each layer with parameters.
+    """The layers, with parameters that take no memory yet; `activations` has one for each word that takes one.
 
     Raises a CourseError that begins with the word if a layer does not fit the one before it.
     """
     shape, names = input_shape(words), iter(activations)
     layers: list[Layer] = []
-    for word, above in zip(words[1:], [*words[2:], None], strict=True):
+    for word, is_bare in _in_order(words):
+        form = FORMS[word.kind]
         if word.kind == "dense" and len(shape) > 1:
             layers.append(Flatten())
             shape = (prod(shape),)
         try:
-            if word.kind not in ("dense", "dropout", "batchnorm") and len(shape) == 1:
+            if form.images and len(shape) == 1:
                 raise CourseError(
                     f"wanted images before it, such as image1x28x28,{word}; got rows of {shape[0]} numbers"
                 )
-            for about in _descriptions(word, shape, names, above):
-                layers.append(rebuilt(about))
+            found = form.described(shape, word.numbers)
+            own = (form.bare if is_bare else {"activation": next(names)} if form.takes_activation else None) or {}
+            for about in found if isinstance(found, list) else [found]:
+                layers.append(rebuilt(about | own))
                 shape = layers[-1].shape_after(shape)
         except CourseError as error:
             raise CourseError(f"{word}: {error}") from None
     return layers
 
 
-def _descriptions(word: Word, shape: Shape, activations: Iterator[str], above: Word | None) -> list[dict[str, Any]]:
-    """The descriptions of a word's layers, for samples of that shape. `above` is the next word."""
-    bare = above is not None and above.kind == "batchnorm"  # then the activation follows that
-    match word.kind:
-        case "dense":
-            name = "identity" if bare else next(activations)
-            return [{"kind": "dense", "n_in": shape[0], "n_out": word.numbers[0], "activation": name}]
-        case "conv":
-            sizes = dict(zip(("c_out", "k", "stride", "before", "after"), word.numbers, strict=True))
-            rest = {"activation": "", "bias": False} if bare else {"activation": next(activations)}
-            return [{"kind": "convolution", "c_in": shape[0], **sizes, **rest}]
-        case "pool":
-            return [{"kind": "maxpool", **dict(zip(("size", "stride", "padding"), word.numbers, strict=True))}]
-        case "averagepool":
-            return [{"kind": "averagepool", **dict(zip(("size", "stride"), word.numbers, strict=True))}]
-        case "globalpool":
-            return [{"kind": "globalpool"}]
-        case "batchnorm":
-            return [{"kind": "batchnorm", "channels": shape[0], "activation": next(activations)}]
-        case "resnet":
-            return resnet_layers(int(word.numbers[0]), shape[0])
-    return [{"kind": "dropout", "rate": word.numbers[0]}]
+def _in_order(words: Sequence[Word]) -> Iterator[tuple[Word, bool]]:
+    """The words of layers, each with whether a batch normalisation after it takes its activation over."""
+    for word, above in zip(words[1:], [*words[2:], None], strict=True):
+        yield word, above is not None and above.kind == "batchnorm" and FORMS[word.kind].bare is not None
 
 
-def with_parameters(words: Sequence[Word]) -> int:
-    """The number of words that take an activation: those of layers with parameters.
-
-    A batch normalisation takes that of the layer before it; a ResNet has its own.
-    """
-    pairs = zip(words[1:], [*words[2:], None], strict=True)
-    return sum(
-        word.kind == "batchnorm" or (word.kind in ("dense", "conv") and not (above and above.kind == "batchnorm"))
-        for word, above in pairs
-    )
+def taking_activations(words: Sequence[Word]) -> int:
+    """The number of words that take an activation. A batch normalisation takes that of the layer before it."""
+    return sum(FORMS[word.kind].takes_activation and not is_bare for word, is_bare in _in_order(words))
 
 
 def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
@@ -235,10 +288,11 @@ def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
 
 def activations_of(layers: Sequence[Layer]) -> list[str]:
     """The activations that make_network takes for such layers, one for each word that takes one."""
-    found, first = [], _resnet_in(layers)[1]
+    first = _resnet_in(layers)[1]
+    found = []
     for layer, above in zip(layers[first:], [*layers[first + 1 :], None], strict=True):
-        bare = isinstance(above, BatchNorm) and not isinstance(layer, BatchNorm)
-        if isinstance(layer, BatchNorm) or (layer.parameters and not bare):
+        _, form = _form_of(layer)
+        if form.takes_activation and not (form.bare is not None and isinstance(above, BatchNorm)):
             found.append(layer.activation)
     return found
 
@@ -262,24 +316,7 @@ def words_of(layers: Sequence[Layer], shape: Shape) -> list[Word]:
     if depth:
         words.append(Word("resnet", (depth,)))
     for layer in layers[first:]:
-        match layer:
-            case Dense():
-                words.append(Word("dense", (layer.W.shape[0],)))
-            case Convolution():
-                c_out, _, k, _ = layer.W.shape
-                words.append(Word("conv", (c_out, k, layer.stride, layer.before, layer.after)))
-            case MaxPool():
-                words.append(Word("pool", (layer.size, layer.stride, layer.padding)))
-            case AveragePool():
-                words.append(Word("averagepool", (layer.size, layer.stride)))
-            case Dropout():
-                words.append(Word("dropout", (layer.rate,)))
-            case GlobalAveragePool():
-                words.append(Word("globalpool"))
-            case BatchNorm():
-                words.append(Word("batchnorm"))
-            case Flatten():
-                continue
-            case _:
-                words.append(Word(type(layer).__name__))
+        kind, form = _form_of(layer)
+        if not isinstance(layer, Flatten):
+            words.append(Word(kind, form.numbers_of(layer)))
     return words

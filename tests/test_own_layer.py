@@ -1,0 +1,485 @@
+"""A layer of a student's own: registered as CONTRIBUTING says, it goes wherever the course's layers go."""
+
+import json
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from finite_differences import compare_gradients
+from random_layers import dense
+
+from cuda_on_cpu import emulate
+from nnclassroom.commands import main
+from nncourse.backend import choose
+from nncourse.errors import CourseError
+from nncourse.model import files, words
+from nncourse.model.descriptions import KINDS, rebuilt, words_of
+from nncourse.model.image_layers import WithoutParameters
+from nncourse.model.initialisers import INITIALISERS, initialised
+from nncourse.model.layers import (
+    Dense,
+    Forward,
+    LayerSequence,
+    StepPosition,
+    WithoutStatistics,
+    WithWeights,
+    delta_below,
+)
+from nncourse.model.network import Network, backpropagation, make_network, refuse_other_layers, training_step
+from nncourse.model.residual import Residual
+from nncourse.model.training import train
+from nncourse.model.words import Form
+
+# ---- six layers, each of another make
+
+
+class WithoutActivation(WithoutStatistics):
+    """What some of them share: any parameters, no activation. Each adds value() and gradients()."""
+
+    activation = ""
+
+    def __init__(self, *parameters):
+        self.parameters = parameters
+
+    def with_parameters(self, parameters):
+        return type(self)(*parameters)
+
+    def shape_after(self, shape):
+        return shape
+
+    def forward(self, A_below, backend, training=None):
+        return Forward(self.value(A_below))
+
+    def slope(self, Z, backend):
+        return None
+
+    def backward(self, D, here, A_below, S_below, backend, below=True):
+        G, *gradients = self.gradients(D, A_below)
+        return delta_below(G, S_below, backend) if below else None, tuple(gradients)
+
+
+class ScaleShift(WithoutActivation):
+    """A = scale x + shift, a factor and a summand for each of n features. It begins with its own values."""
+
+    def shape_after(self, shape):
+        if shape != self.parameters[0].shape:
+            raise CourseError(f"wanted samples of shape {self.parameters[0].shape}; got {shape}")
+        return shape
+
+    def value(self, A):
+        return A * self.parameters[0] + self.parameters[1]
+
+    def gradients(self, D, A):
+        return D * self.parameters[0], (D * A).mean(axis=0), D.mean(axis=0)
+
+    def describe(self):
+        return {"kind": "scaleshift", "n": len(self.parameters[0])}
+
+
+class Gain(WithoutActivation):
+    """A = g x, one number for all of them: a parameter without axes."""
+
+    def value(self, A):
+        return A * self.parameters[0]
+
+    def gradients(self, D, A):
+        return D * self.parameters[0], (D * A).reshape(len(D), -1).sum(axis=1).mean()
+
+    def initial(self, rng, initialiser):
+        return Gain(np.asarray(rng.uniform(0.5, 1)))  # float64: NumPy's usual
+
+    def describe(self):
+        return {"kind": "gain"}
+
+
+class Groups(WithoutActivation):
+    """W (groups, outputs, inputs): each group of neurons sees its own part of the inputs."""
+
+    def shape_after(self, shape):
+        groups, n_out, n_in = self.parameters[0].shape
+        if shape != (groups * n_in,):
+            raise CourseError(f"wanted samples of {groups * n_in} numbers for {groups} groups; got {shape}")
+        return (groups * n_out,)
+
+    def _apart(self, A):
+        return A.reshape(len(A), len(self.parameters[0]), -1)
+
+    def value(self, A):
+        return np.einsum("bgi,goi->bgo", self._apart(A), self.parameters[0]).reshape(len(A), -1)
+
+    def gradients(self, D, A):
+        D, A, (W,) = self._apart(D), self._apart(A), self.parameters
+        return np.einsum("bgo,goi->bgi", D, W).reshape(len(D), -1), np.einsum("bgo,bgi->goi", D, A) / len(D)
+
+    def initial(self, rng, initialiser):
+        groups, n_out, n_in = self.parameters[0].shape
+        return Groups(np.stack([initialiser(rng, (n_out, n_in), n_in, n_out)[0] for _ in range(groups)]))
+
+    def describe(self):
+        groups, n_out, n_in = self.parameters[0].shape
+        return {"kind": "groups", "groups": groups, "n_out": n_out, "n_in": n_in}
+
+
+class Free(WithWeights):
+    """A dense layer without biases, with the activation that it is given. It begins as layers with weights do."""
+
+    takes_activation = True
+
+    def __init__(self, W, activation):
+        self.parameters, self.activation = (W,), activation
+
+    def with_parameters(self, parameters):
+        return Free(*parameters, self.activation)
+
+    def shape_after(self, shape):
+        if shape != self.W.shape[1:]:
+            raise CourseError(f"wanted samples of shape {self.W.shape[1:]}; got {shape}")
+        return self.W.shape[:1]
+
+    def forward(self, A_below, backend, training=None):
+        Z = backend.dense_forward(A_below, self.W, np.zeros_like(self.W, shape=len(self.W)))
+        return Forward(getattr(backend, self.activation)(Z), Z)
+
+    def slope(self, Z, backend):
+        return getattr(backend, f"{self.activation}_derivative")(Z)
+
+    def backward(self, D, here, A_below, S_below, backend, below=True):
+        gradients = (backend.weight_gradient(D, A_below),)
+        S = np.ones_like(A_below) if S_below is None else S_below
+        return (backend.hidden_delta(D, self.W, S) if below else None), gradients
+
+    def describe(self):
+        return {"kind": "free", "n_in": self.W.shape[1], "n_out": len(self.W), "activation": self.activation}
+
+
+class Bent(WithoutActivation):
+    """A = x + p sin x, and its activation's name is one that nobody else knows: backward() goes through it itself."""
+
+    activation = "bent"
+
+    def value(self, A):
+        return A + self.parameters[0] * np.sin(A)
+
+    def gradients(self, D, A):
+        return D * (1 + self.parameters[0] * np.cos(A)), (D * np.sin(A)).mean(axis=0)
+
+    def describe(self):
+        return {"kind": "bent", "n": len(self.parameters[0])}
+
+
+class Reversed(WithoutParameters):
+    """The features in the opposite order: nothing to learn."""
+
+    def shape_after(self, shape):
+        return shape
+
+    def forward(self, A_below, backend, training=None):
+        return Forward(np.ascontiguousarray(A_below[:, ::-1]))
+
+    def gradient_below(self, D, here, A_below, backend):
+        return np.ascontiguousarray(D[:, ::-1])
+
+    def describe(self):
+        return {"kind": "reversed"}
+
+
+BUILDERS = {
+    "scaleshift": lambda about: ScaleShift(np.ones(about["n"]), np.zeros(about["n"])),
+    "gain": lambda about: Gain(np.zeros((), np.float32)),
+    "groups": lambda about: Groups(np.zeros((about["groups"], about["n_out"], about["n_in"]), np.float32)),
+    "free": lambda about: Free(np.zeros((about["n_out"], about["n_in"]), np.float32), about["activation"]),
+    "bent": lambda about: Bent(np.full(about["n"], 0.5, np.float32)),
+    "reversed": lambda about: Reversed(),
+}
+
+
+def whole(found):
+    return tuple(map(int, found.groups()))
+
+
+SPELT = {
+    "scaleshift": Form("scaleshift", whole, "scaleshift", ScaleShift, lambda shape, _: described("scaleshift", shape)),
+    "gain": Form("gain", whole, "gain, without numbers", Gain, lambda shape, _: {"kind": "gain"}),
+    "groups": Form(
+        r"groups(\d+)x(\d+)",
+        whole,
+        "groups, their number and the neurons of each, such as groups2x3",
+        Groups,
+        lambda shape, word: {"kind": "groups", "groups": word[0], "n_out": word[1], "n_in": shape[0] // word[0]},
+        lambda layer: layer.parameters[0].shape[:2],
+    ),
+    "free": Form(
+        r"free(\d+)",
+        whole,
+        "free and its neurons, such as free8",
+        Free,
+        lambda shape, word: {"kind": "free", "n_in": shape[0], "n_out": word[0]},
+        lambda layer: layer.W.shape[:1],
+    ),
+    "bent": Form("bent", whole, "bent, without numbers", Bent, lambda shape, _: described("bent", shape)),
+    "reversed": Form("Reversed_2", whole, "Reversed_2", Reversed, lambda shape, _: {"kind": "reversed"},
+                     spelling=lambda: "Reversed_2"),
+}  # fmt: skip
+
+
+def described(kind, shape):
+    return {"kind": kind, "n": shape[0]}
+
+
+NETWORKS = {
+    "scale and shift": ("4,6,scaleshift,3", ("tanh", "", "sigmoid")),
+    "scale and shift first": ("4,scaleshift,3", ("", "sigmoid")),
+    "a number": ("4,6,gain,3", ("tanh", "", "sigmoid")),
+    "three axes": ("4,6,groups2x4,3", ("tanh", "", "sigmoid")),
+    "no biases": ("4,free6,3", ("tanh", "sigmoid")),
+    "an activation of its own": ("4,6,bent,3", ("tanh", "bent", "sigmoid")),
+    "nothing to learn": ("4,6,Reversed_2,3", ("tanh", "", "sigmoid")),
+    "all of them": (
+        "4,free6,scaleshift,bent,groups2x4,gain,Reversed_2,batchnorm,dropout0.1,5,batchnorm,3",
+        ("tanh", "", "bent", "", "", "", "tanh", "", "identity", "tanh", "sigmoid"),
+    ),
+}
+each_network = pytest.mark.parametrize(("text", "activations"), NETWORKS.values(), ids=NETWORKS)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    for kind in BUILDERS:
+        monkeypatch.setitem(KINDS, kind, BUILDERS[kind])
+        monkeypatch.setitem(words.FORMS, kind, SPELT[kind])
+
+
+def samples(count=20):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((count, 4), dtype=np.float32)
+    return X, np.eye(3, dtype=np.float32)[np.argmax(X[:, :3], axis=1)]
+
+
+# ---- words and first values
+
+
+@each_network
+def test_its_word_means_the_layer_and_the_layer_has_its_word(text, activations):
+    network = make_network(text, "tanh")
+    assert network.in_words == text and network.activations == activations and text in repr(network)
+    again = [rebuilt(json.loads(json.dumps(layer.describe()))) for layer in network.layers]
+    assert [layer.describe() for layer in again] == [layer.describe() for layer in network.layers]
+    taken = words.activations_of(network.layers)
+    assert make_network(text, taken).activations == activations
+    refuse_other_layers(network, text, "it")
+    assert all(words_of(layer) == layer.describe()["kind"] for layer in network.layers)
+
+
+def test_words_that_do_not_fit_are_refused_in_one_line():
+    for text, said in (
+        ("image1x4x4,scaleshift,3", "scaleshift: wanted samples of shape"),
+        ("4,5,groups2x4,3", "groups2x4: wanted samples of 4 numbers"),
+        ("4,groups2,3", "such as groups2x3"),
+        ("4,scaleshift2,3", "wanted scaleshift; got"),
+        ("4,scalshift,3", "did you mean scaleshift?"),
+        ("4,scaleshift", "wanted a number of outputs as the last word"),
+    ):
+        with pytest.raises(CourseError) as caught:
+            make_network(text)
+        assert said in str(caught.value) and "\n" not in str(caught.value)
+    with pytest.raises(CourseError, match="each of the 2 layers that take one; got 3"):
+        make_network("4,6,scaleshift,3", ["tanh", "relu", "sigmoid"])
+
+
+@pytest.mark.parametrize("initialiser", INITIALISERS)
+@each_network
+def test_each_initialiser_begins_it(text, activations, initialiser):
+    network = make_network(text, initialiser=initialiser, seed=3)
+    assert network.flat_parameters.dtype == np.float32 and np.isfinite(network.flat_parameters).all()
+    np.testing.assert_array_equal(
+        network.flat_parameters, make_network(text, initialiser=initialiser, seed=3).flat_parameters
+    )
+    for layer in network.layers:
+        first = layer.parameters[0] if layer.parameters else np.ones(1)
+        if isinstance(layer, ScaleShift):
+            assert (first == 1).all() and not layer.parameters[1].any()
+        elif isinstance(layer, Bent):
+            assert (first == 0.5).all()
+        else:
+            assert first.all() and (first.size < 2 or isinstance(layer, Groups | Free | Dense) == (first.std() > 0))
+
+
+def test_a_layer_that_begins_in_another_shape_is_told():
+    class Grown(Gain):
+        def initial(self, rng, initialiser):
+            return Grown(np.ones(3))
+
+    with pytest.raises(CourseError, match=r"initial\(\) of Grown: wanted parameters of the shapes \[\(\)\]; got"):
+        initialised(Grown(np.zeros(())), "he", np.random.default_rng(1))
+
+
+def test_weights_for_each_feature_and_a_third_parameter_begin_with_their_own_values():
+    """Derived from the class of layers with weights, though no neuron sees several inputs."""
+
+    class Own(WithWeights):
+        activation = ""
+
+        def __init__(self, *parameters):
+            self.parameters = parameters
+
+        def with_parameters(self, parameters):
+            return Own(*parameters)
+
+    rng = np.random.default_rng(2)
+    begun = initialised(Own(np.full(3, 2.0), np.ones(3)), "xavier", rng)
+    assert [array.tolist() for array in begun.parameters] == [[2, 2, 2], [1, 1, 1]]
+    begun = initialised(Own(np.zeros((3, 2)), np.zeros(3), np.full(4, 7.0)), "normal", rng)
+    assert begun.W.all() and begun.b.all() and begun.parameters[2].tolist() == [7, 7, 7, 7]
+
+
+# ---- training
+
+
+@each_network
+@pytest.mark.parametrize("name", ["loops", "numba", "cuda"])
+def test_backends_train_it_alike(text, activations, name):
+    if name == "cuda" and emulate.why_not():
+        pytest.skip(emulate.why_not())
+    (X, Y), trained = samples(), {}
+    for each in ("numpy", name):
+        network = make_network(text, "tanh", seed=1)
+        backend = choose(each, emulate=each == "cuda")
+        history = train(network, X, Y, backend, epochs=2, batch_size=10, learning_rate=0.3)
+        assert history.kernel == "steps" and history.costs[1] < history.costs[0]
+        trained[each] = network
+    wanted = trained["numpy"].flat_parameters
+    np.testing.assert_allclose(trained[name].flat_parameters, wanted, rtol=1e-3, atol=1e-5)
+    before = make_network(text, "tanh", seed=1)
+    for layer, was in zip(trained[name].layers, before.layers, strict=True):
+        for array, old in zip(layer.parameters, was.parameters, strict=True):
+            assert (array != old).any()
+
+
+def in_float64(network):
+    return network.with_flat_parameters(network.flat_parameters.astype(np.float64))
+
+
+@each_network
+def test_gradients_are_those_of_finite_differences(text, activations):
+    network, (X, Y) = in_float64(make_network(text, "tanh", seed=4)), samples(5)
+    compare_gradients(network, X.astype(np.float64), Y, StepPosition(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("text", [text for text, _ in NETWORKS.values() if "batchnorm" not in text])
+def test_two_halves_of_a_batch_are_the_whole(text):
+    network, (X, Y), numpy = in_float64(make_network(text, "tanh", seed=4)), samples(8), choose("numpy")
+    flat = [
+        np.concatenate([np.ravel(array) for layer in backpropagation(network, x, y, numpy) for array in layer])
+        for x, y in ((X, Y), (X[:4], Y[:4]), (X[4:], Y[4:]))
+    ]
+    np.testing.assert_allclose((flat[1] + flat[2]) / 2, flat[0], rtol=1e-6)
+
+
+def test_inside_of_a_block_with_a_shortcut():
+    """A block has no word, so its network is built by hand; it begins as its layers do."""
+    empty = [np.zeros((6, 6)), np.zeros(6)]
+    parts = [Dense(*empty, "tanh"), ScaleShift(np.ones(6), np.zeros(6)), Gain(np.zeros(()))]
+    block, rng = Residual(parts, [Bent(np.full(6, 0.5))]), np.random.default_rng(1)
+    block = initialised(block, "he", rng)
+    dense_layer, scale, gain, bent = block.layers
+    assert dense_layer.W.any() and (scale.parameters[0] == 1).all() and gain.parameters[0] and bent.parameters[0].all()
+    network = Network([dense(4, 6), block, LayerSequence([scale]), dense(6, 3, "sigmoid")])
+    X, Y = samples(6)
+    compare_gradients(in_float64(network), X.astype(np.float64), Y, StepPosition())
+    training_step(network, X, Y, 0.1, choose("numpy"))
+
+
+def test_a_layer_derived_from_a_dense_one_is_not_taken_for_it(tmp_path):
+    """Kernels of whole epochs, and the C program's text, would leave out what it adds."""
+
+    class Doubled(Dense):
+        def with_parameters(self, parameters):
+            return Doubled(*parameters, self.activation)
+
+        def forward(self, A_below, backend, training=None):
+            A, Z, _ = super().forward(2 * A_below, backend)
+            return Forward(A, Z)
+
+        def backward(self, D, here, A_below, S_below, backend, below=True):
+            G, gradients = super().backward(D, here, 2 * A_below, S_below, backend, below)
+            return G if G is None else 2 * G, gradients
+
+    network, (X, Y) = Network([Doubled(*make_network([4, 3]).parameters, "sigmoid")]), samples()
+    outputs = network.predict(X, choose("numpy"))
+    assert not network.is_dense and train(network, X, Y, choose("numpy"), epochs=1).kernel == "steps"
+    assert not np.array_equal(outputs, network.predict(X, choose("numpy")))
+    with pytest.raises(CourseError, match="npz"):
+        files.save(files.Model(network), tmp_path / "model.m")
+
+
+# ---- model files and the command line
+
+
+@each_network
+def test_its_models_come_back(text, activations, tmp_path):
+    (X, Y), network, numpy = samples(), make_network(text, "tanh"), choose("numpy")
+    train(network, X, Y, numpy, epochs=1, batch_size=5, learning_rate=0.3)
+    files.save(files.Model(network), tmp_path / "own.npz")
+    again = files.load(tmp_path / "own.npz").network
+    assert again.in_words == text and again.activations == activations
+    np.testing.assert_array_equal(again.predict(X, numpy), network.predict(X, numpy))
+    with pytest.raises(CourseError, match="npz"):
+        files.save(files.Model(network), tmp_path / "own.m")
+
+
+def test_without_it_a_model_file_is_refused_in_one_line(tmp_path, monkeypatch):
+    files.save(files.Model(make_network("4,6,scaleshift,3")), tmp_path / "own.npz")
+    monkeypatch.delitem(KINDS, "scaleshift")
+    with pytest.raises(CourseError, match="got 'scaleshift'") as caught:
+        files.load(tmp_path / "own.npz")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def table(tmp_path):
+    X, Y = samples(40)
+    lines = [",".join([*(f"{number:.4f}" for number in x), str(y.argmax())]) for x, y in zip(X, Y, strict=True)]
+    (tmp_path / "table.csv").write_text("\n".join(["a,b,c,d,label", *lines]) + "\n")
+    return tmp_path / "table.csv"
+
+
+def command(capsys, *arguments):
+    status = 0
+    with suppress(SystemExit):
+        status = main(list(map(str, arguments)))
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return status, said.out + said.err
+
+
+@each_network
+def test_the_command_line_trains_resumes_and_tests_it(text, activations, table, tmp_path, capsys):
+    model, after = tmp_path / "own.npz", tmp_path / "after.npz"
+    of = ("--dataset", table)
+    status, said = command(
+        capsys, "train", *of, "--layers", text, "--activation", "tanh", "--epochs", 2, "--model", model
+    )
+    assert status == 0 and "cost" in said, said
+    again = ("train", *of, "--resume", model, "--epochs", 1, "--model", after)
+    for layers in ((), ("--layers", text), ("--layers", text.replace(",", ", "))):
+        status, said = command(capsys, *again, *layers)
+        assert status == 0, said
+        assert files.load(after).provenance["epochs"] == 3 and files.load(after).network.activations == activations
+    for other in ("4,3", "4,6,3", text.replace("6", "7"), text.replace("4,", "4,gain,", 1), "4,7,scaleshift,3"):
+        if other != text:
+            status, said = command(capsys, *again, "--layers", other)
+            assert status == 2 and said.count("\n") == 1 and "wanted --layers as in" in said, (other, said)
+    status, said = command(capsys, "test", *of, "--model", after)
+    assert status == 0 and "accuracy" in said
+
+
+@pytest.mark.parametrize("text", ["30,20,scaleshift,10,1", "30,scaleshift,20,10,1", "30,20,dropout0.2,scaleshift,1"])
+def test_networks_as_a_student_tried_them(text, tmp_path, capsys):
+    """The network that died with "not enough values to unpack", and its like."""
+    for options in ((), ("--initialiser", "he"), ("--activation", "relu"), ("--optimizer", "adam", "--l2", "0.01")):
+        model = tmp_path / "m.npz"
+        of = ("train", "--dataset", "breast_cancer", "--epochs", 1, "--model", model, "--layers", text)
+        status, said = command(capsys, *of, *options)
+        assert status == 0, said
+        status, said = command(capsys, *of, "--resume", model)
+        assert status == 0, said
