@@ -35,7 +35,7 @@ def _in_cell(source: str) -> Iterator[tuple[str, str]]:
         except CourseError:
             return
         if not cuda_cell.is_empty(body):
-            yield f"{options.operation}.{options.kernel}.cu", f"// %%cuda {line}\n{body}"
+            yield f"{options.operation}.{options.kernel}.cu", cuda_cell.text_to_keep(line, body)
     elif "exercise(" in source:
         yield from _functions(source)
 

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cuda_on_cpu.source import COMMENT
+from cuda_on_cpu.tokens import blanked
 
 LONGEST = 64 << 10  # characters; of a longer text only so many are compared
 RUN, WINDOW = 5, 3  # tokens of a fingerprint; of so many fingerprints in a row the smallest is kept
@@ -163,7 +163,7 @@ class _Plain(ast.NodeTransformer):
 
 def _of_cuda(text: str) -> list[str]:
     """Of the text without comments."""
-    read = TOKEN.findall(COMMENT.sub(" ", text))
+    read = TOKEN.findall(blanked(text, strings=False))
     around = list(zip(["", *read], read, [*read[1:], ""], strict=False))
     declared = {here for before, here, after in around if after == "(" and _is_type(before)}
     words = []
