@@ -23,8 +23,16 @@ def is_there(path: Path) -> bool:
 
 
 def cache_folder(name: str) -> Path:
-    """The folder `name` in the user's cache folder, created if necessary. UserError if it cannot be created."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / name
+    """The folder `name` in the user's cache folder, created if necessary. UserError if it cannot be created.
+
+    A relative XDG_CACHE_HOME is ignored, as its specification says.
+    """
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:
+        # absolute, because compilers are started in other folders
+        folder = (named if named.is_absolute() else Path.home() / ".cache").absolute() / name
+    except RuntimeError:
+        raise UserError("wanted a folder to keep programs in, but there is no home; set XDG_CACHE_HOME") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

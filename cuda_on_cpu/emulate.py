@@ -34,13 +34,17 @@ ANSWER = struct.Struct("=2i")
 DONE, FAILED = range(2)
 
 # Separates the two parts of the child's stderr: the kernels' printed output, then AddressSanitizer's report.
-REPORT_START = re.compile(r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}")
+REPORT_START = re.compile(
+    r"(?:AddressSanitizer:DEADLYSIGNAL\n)?={65}|^(?===\d+==ERROR: AddressSanitizer failed|AddressSanitizer: CHECK)",
+    re.M,
+)
 # The sanitizer's note if a [[noreturn]] function is called on a thread's stack, which it does not know.
 STACK_NOTE = re.compile(r"==\d+==WARNING: ASan is ignoring requested __asan_handle_no_return.*\n(?:F.*\n){0,2}")
 CRASHES = {
     "FPE on": "division",
     "stack-overflow": "stack",
     "SEGV on": "address",
+    "failed to allocate|CHECK failed: sanitizer_allocator": "addresses",
     "(ILL|TRAP) on": "alignment",  # TRAP on ARM: see FOR_MEMORY in program.py
 }
 

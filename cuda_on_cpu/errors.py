@@ -1,13 +1,20 @@
-"""UserError for a user's mistake or a missing tool, suggestions for misspelt names, and atomic file writes."""
+"""UserError for a user's mistake or a missing tool, suggestions for misspelt names, and files: decoded, and written."""
 
+import codecs
 import difflib
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 MOST_LISTED = 24  # names in a message
+# In what a compiler says: a result such as "6: NVRTC_ERROR_COMPILATION, compilation log:", the number of a message, a
+# path that is the compiler's own, and a name with its type, such as _Z1gf.
+CODE = re.compile(r"\b(?:\d+: )?(?:NVRTC|CUDA|NVVM|NVJITLINK)_[A-Z_]+,?(?: compilation log:?)?| #\d+(?:-\w+)?")
+OWN_PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?(?:[\\/][\w.+~-]+){2,}[\\/]?")
+MANGLED = re.compile(r"\b_ZN?(?:12_GLOBAL__N_1)?(\d+)(\w+)")
 SYSTEM_WORDS = {  # why the system refuses a file
     errno.EACCES: "Permission denied",
     errno.EEXIST: "File exists",
@@ -39,6 +46,29 @@ class MissingToolError(UserError):
     """This machine lacks a program or a library that the work needs, such as a compiler; the message says which."""
 
 
+class CudaCompileError(UserError):
+    """A .cu text does not compile. For each error: "file:line: error: …", then the source line and a caret.
+
+    `kind` is "compile", or "missing in the emulator" if a GPU would run the text.
+    """
+
+    def __init__(self, message: str, kind: str = "compile"):
+        super().__init__(message)
+        self.kind = kind
+
+
+def first_words(log: str) -> str:
+    """The first line of a tool's log that says something, without paths and codes: for logs that nothing else reads."""
+    said = (CODE.sub("", line).strip() for line in log.replace("\0", "").splitlines())
+    first = next((line for line in said if re.search(r"[^\W\d]{2}", line)), "nothing")
+    return OWN_PATH.sub("…", first)
+
+
+def unmangled(said: str) -> str:
+    """What a compiler says, with g in place of _Z1gf."""
+    return MANGLED.sub(lambda match: match[2][: int(match[1])] or match[0], said)
+
+
 def nearest(got: str, known: Iterable[str]) -> str:
     """`; did you mean x?` with the known name closest to `got`; "" if none is close."""
     close = difflib.get_close_matches(got, list(known), n=1)
@@ -63,6 +93,15 @@ def reason_of(error: Exception) -> str:
     """Why a file could not be used, without its name. If `error` is not an OSError, its text."""
     number = getattr(error, "errno", None)
     return SYSTEM_WORDS.get(number) or getattr(error, "strerror", None) or str(error)
+
+
+def decoded(content: bytes) -> str:
+    """The text of a file: UTF-8, with a byte-order mark or without, or UTF-16 with one, as Windows' Notepad writes.
+
+    Raises UnicodeDecodeError for anything else.
+    """
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if is_utf16 else "utf-8-sig")
 
 
 def is_no_file(path: Path) -> bool:

@@ -14,7 +14,7 @@ const        array
 trap         thread, block
 assert       condition, thread, block
 memory       of ("kernel", "stacks", "cells"), megabytes, thread, block
-crash        cause ("division", "stack", "address", "alignment", "unknown"), report
+crash        cause ("division", "stack", "address", "addresses", "alignment", "unknown"), report
 too many     accesses, or arguments
 """
 
@@ -75,6 +75,8 @@ TEMPLATES = {
     "crash by address": " reads or writes memory that belongs to no array",
     "crash by alignment": " uses an address that is no multiple of what it takes at once: 16 bytes for float4, "
     "8 for float2",
+    "crash by addresses": " cannot run: the emulator must reserve more addresses than this machine grants: "
+    "run `ulimit -v unlimited` before you start Python",
     "crash by unknown": " ended the emulator; launch it again: {report}",
 }
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
-from cuda_on_cpu.errors import MissingToolError, UserError, reason_of, write_atomically
+from cuda_on_cpu.errors import MissingToolError, UserError, first_words, reason_of, write_atomically
 from cuda_on_cpu.processes import kill_group
 
 if sys.platform == "linux":
@@ -74,8 +74,8 @@ def _make_library(text: str, options: Sequence[str], library: Path) -> None:
     ):
         result = compiled(c_compiler(), step, library.parent)
         if result.returncode:
-            first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip())
-            raise UserError(f"the C compiler {c_compiler()[0]} refuses the text: {first}")
+            first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr)
+            raise UserError(f"the C compiler {c_compiler()[0]} refuses the text: {first_words(first)}")
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_on_cpu.cache import is_there, remove_unused
-from cuda_on_cpu.errors import MissingToolError, UserError, write_atomically
+from cuda_on_cpu.errors import MissingToolError, UserError, first_words, write_atomically
 from cuda_on_cpu.host_compiler import compiled, cpp_compiler, kept
 from cuda_on_cpu.program import why_no_compiler
 from cuda_on_cpu.source import CudaSource
@@ -65,5 +65,5 @@ def _build(
     (program.parent / name).write_text(text, encoding="utf-8")
     result = compiled(compiler, [*flags, name, "-o", program.name], program.parent)
     if result.returncode:
-        said = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip())
-        raise UserError(f"{source.file} does not compile: {said}")
+        said = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr)
+        raise UserError(f"{source.file} does not compile: {first_words(said)}")

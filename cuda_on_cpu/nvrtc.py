@@ -2,17 +2,21 @@
 
 import functools
 import io
+import itertools
 import re
 import threading
 from dataclasses import dataclass
 
-from cuda_on_cpu.errors import MissingToolError, UserError
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.errors import CudaCompileError, MissingToolError, first_words, unmangled
+from cuda_on_cpu.source import CudaSource, refuse_misspelt
 
 STANDARD = "c++17"
 ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$")
 WARNING = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): warning(?: #\S+)?: (?P<message>.*)$", re.MULTILINE)
-PTXAS_ERROR = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<message>.*)$")
+PTXAS_ERROR = re.compile(r"^\s*ptxas (?:application ptx input, line \d+; )?(?:error|fatal)\s*: (?P<message>.*)$")
+END_ERROR = re.compile(r"^At end of source: (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$")
+EXCERPT = re.compile(r"\s(?!\s*detected during)\s*\S")  # the types of arguments, the line of the text, the caret
+NOTE = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): note(?: #\S+)?: (?P<message>.*)$")
 # The output of `ptxas -v` for one kernel: name, stack, registers and, if it uses any, shared memory.
 USED = re.compile(
     r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame.*?Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?",
@@ -21,17 +25,6 @@ USED = re.compile(
 
 
 _FIRST = threading.Lock()  # of two threads that load the library at the same time, one may find it half loaded
-
-
-class CudaCompileError(UserError):
-    """A .cu text does not compile. For each error: "file:line: error: …", then the source line and a caret.
-
-    `kind` is "compile", or "missing in the emulator" if a GPU would run the text.
-    """
-
-    def __init__(self, message: str, kind: str = "compile"):
-        super().__init__(message)
-        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -68,6 +61,7 @@ def compile_check(source: CudaSource, arch: str = "sm_90") -> dict[str, Resource
     """
     if reason := why_no_nvrtc():
         raise MissingToolError(f"{source.file}: cannot be compiled for a GPU: {reason}")
+    refuse_misspelt(source)
     try:
         log = _nvrtc(source.compilable(), arch)
     except Exception as error:
@@ -99,16 +93,24 @@ def _log(source: CudaSource) -> str | None:
 
 
 def readable_errors(log: str, file: str) -> str:
-    """The errors of an NVRTC log, each with its source line and caret; the whole log if none is recognised."""
+    """The errors of an NVRTC log, each with its source line and caret if it has a line; no codes, and no paths.
+
+    A note on an error gives it the line that it lacks at the end of the text.
+    """
     lines = log.replace("\0", "").splitlines()
     found = []
     for position, line in enumerate(lines):
         if match := ERROR.match(line):
             found.append(f"{match['file']}:{match['line']}: error: {match['message']}")
-            found += [excerpt.rstrip() for excerpt in lines[position + 1 : position + 3]]
+            excerpt = itertools.takewhile(EXCERPT.match, lines[position + 1 : position + 6])
+            found += [each.rstrip() for each in excerpt]
         elif match := PTXAS_ERROR.match(line):
             found.append(f"{file}: error: {match['message']}")
-    return "\n".join(found) if found else f"{file}: error: the compiler says: {log.strip()}"
+        elif match := END_ERROR.match(line):
+            note = NOTE.match(lines[position + 1]) if position + 1 < len(lines) else None
+            at, more = (f":{note['line']}", f", {note['message']}") if note else ("", "")
+            found.append(f"{file}{at}: error: at the end of the text: {match['message']}{more}")
+    return unmangled("\n".join(found)) or f"{file}: error: the compiler says: {first_words(log)}"
 
 
 def _nvrtc(text: str, arch: str, debug: bool = False) -> str:

@@ -17,10 +17,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
-from cuda_on_cpu.errors import MissingToolError, UserError, write_atomically
+from cuda_on_cpu.errors import MissingToolError, UserError, first_words, unmangled, write_atomically
 from cuda_on_cpu.host_compiler import compiled, cpp_compiler, kept, run, said_by
 from cuda_on_cpu.nvrtc import CudaCompileError, refuse_uncompilable, why_no_nvrtc
-from cuda_on_cpu.source import COMMENT, CudaSource, kernels_in
+from cuda_on_cpu.source import CudaSource, kernels_in, refuse_misspelt
+from cuda_on_cpu.tokens import blanked
+
+if sys.platform == "linux":
+    import resource
 
 FOLDER = Path(__file__).parent
 PARTS = sorted([*FOLDER.glob("cuda_on_cpu*.h"), *FOLDER.glob("cuda_on_cpu*.ld")])
@@ -39,6 +43,7 @@ LINKED_AS = f"-Wl,-T,{FOLDER / 'cuda_on_cpu.ld'}"
 # An uninitialised variable is then never 0 by chance. Compilers before GCC 12 lack it: see PAINTS_STACKS.
 PATTERN = "-ftrivial-auto-var-init=pattern"
 PAINTS_STACKS = "-DCUDA_ON_CPU_PAINTS_STACKS"
+ADDRESSES = 21 << 40  # bytes that AddressSanitizer reserves as it starts: measured, 20 TiB and a little
 UNSET = struct.unpack("f", b"\xfe" * 4)[0]  # an uninitialised float with GCC; with Clang it is NaN
 # A misaligned access, such as a float4 at an address that is not a multiple of 16, is an error on a GPU but not on a
 # CPU. These flags make it trap on the CPU too.
@@ -49,24 +54,34 @@ SHARED_FOR_MEMORY = ["-O1", *FOR_MEMORY]
 FOR_RACES = shlex.split("-fsanitize=thread -DCUDA_ON_CPU_RACES")
 SHARED_FOR_RACES = shlex.split("-O2 -DCUDA_ON_CPU_RACES")
 
-ALIGN = r"(?:(?:__align__|alignas)\s*\([^()]*(?:\([^()]*\))?\s*\)\s*)?"
+# Possessive, and of few words: a long text without an end must not be tried again from each of its words.
+ALIGN = r"(?:(?:__align__|alignas)\s*+\([^()]*+(?:\([^()]*+\)\s*+)?\)\s*+)?"
 DYNAMIC_SHARED = re.compile(
-    rf"extern\s+{ALIGN}__shared__\s+{ALIGN}(?P<type>[\w\s:]+?)\s*\b{ALIGN}(?P<name>\w+)\s*\[\s*\]"
-    r"(?P<columns>(?:\s*\[[^][;]*\])*)\s*;"
+    rf"\bextern\s++{ALIGN}__shared__\s++{ALIGN}(?P<type>[\w:]++(?:\s++[\w:]++){{0,7}}?)\s++{ALIGN}(?P<name>\w++)"
+    r"\s*+\[\s*+\](?P<columns>(?:\s*+\[[^][;]*+\])*+)\s*+;"
 )
+NO_JOIN = re.compile(r"(\\[ \t\f\v]+)(?=\r?\n)")  # with blanks behind it, a backslash joins lines for g++ only
 GXX_ERROR = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>.*)$")
 GXX_REQUIRED = re.compile(r"^(?P<file>.+?):(?P<line>\d+):(?P<column>\d+):   required from ")
 GXX_UNKNOWN = re.compile(
     r"'(?P<name>\w+)' (?:was not declared|has not been declared|does not name a type|is not a member|not declared)"
     r"|there are no arguments to '(?P<other>\w+)'"
 )
+UNDEFINED = re.compile(r"undefined reference to `(?:\(anonymous namespace\)::)?(?P<name>[^'\n]+)'")
 NO_ASM = "the_emulator_has_no_asm"  # see cuda_on_cpu.h
 
 
 def why_no_compiler() -> str | None:
-    """Why no C++ compiler can be used; None if one can."""
+    """Why no C++ compiler can be used, or what it makes cannot run; None if all is there."""
     if not sys.platform.startswith("linux"):
         return "the CPU emulator of CUDA runs on Linux only (on Windows: inside WSL)"
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if allowed != resource.RLIM_INFINITY and allowed < ADDRESSES:
+        return (
+            "the CPU emulator of CUDA needs an unlimited address space, of which it uses little; here it is limited to "
+            f"{allowed / 1e9:,.1f} GB: run `ulimit -v unlimited` before you start Python or Jupyter, or, if the shell "
+            "refuses, open a new one or ask who set the limit"
+        )
     name = cpp_compiler()[0]
     if shutil.which(name):
         return None
@@ -85,6 +100,7 @@ def program_for(source: CudaSource, races: bool = False, sandbox: tuple[str, ...
     """
     if reason := why_no_compiler():
         raise MissingToolError(f"{source.file}: {reason}")
+    refuse_misspelt(source)
     text = _program_text(source)
     programs = {kind: _kept("emulator", "", text, *_options(kind)) for kind in (races, not races)}
     there = {kind: is_there(program) for kind, program in programs.items()}
@@ -170,11 +186,20 @@ def _program_text(source: CudaSource) -> str:
     )
     return (
         "namespace {\n"  # so that a text may have names that the libraries have too
-        f"{DYNAMIC_SHARED.sub(_pointer_to_dynamic_shared, source.compilable())}"
+        f"{_with_pointers(source.compilable())}"
         "}\n"
         '#line 1 "main.cpp"\n'
         f"void cuda_on_cpu_call(int function, void** slots) {{\n    switch (function) {{\n{cases}    }}\n}}\n"
     )
+
+
+def _with_pointers(text: str) -> str:
+    """The text with pointers in place of dynamic shared memory, and with lines that end as NVRTC ends them."""
+    parts, position = [], 0
+    for declaration in DYNAMIC_SHARED.finditer(blanked(text)):
+        parts += [text[position : declaration.start()], _pointer_to_dynamic_shared(declaration)]
+        position = declaration.end()
+    return NO_JOIN.sub(r"\1.", "".join([*parts, text[position:]]))
 
 
 def _pointer_to_dynamic_shared(declaration: re.Match) -> str:
@@ -221,7 +246,7 @@ def _succeed(*options: str | Path) -> None:
     """Run the compiler; UserError if it fails."""
     result = compiled(cpp_compiler(), options)
     if result.returncode:
-        raise UserError(f"{cpp_compiler()[0]} cannot compile the CPU emulator of CUDA: {result.stderr.strip()}")
+        raise UserError(f"{cpp_compiler()[0]} cannot compile the CPU emulator of CUDA: {first_words(result.stderr)}")
 
 
 def _refuse_host_functions(compiled: Path, source: CudaSource) -> None:
@@ -233,13 +258,14 @@ def _refuse_host_functions(compiled: Path, source: CudaSource) -> None:
         if not re.match(
             r"_Z(T|d[la]|n[wa]|N11cuda_on_cpu)|__[atu]\w*san_|_(_cxa|Unwind|_gxx)_|__[a-z]+[sdt]i\d?$", name
         ):
-            raise CudaCompileError(f"{source.file}: error: {name} is no function that a GPU has")
+            said = f"{unmangled(name)} is not defined here, and a GPU has no such function"
+            raise CudaCompileError(f"{source.file}: error: {said}")
 
 
 @functools.cache
 def _functions_of_a_gpu() -> frozenset[str]:
     """The names that a compiled .cu text may leave to the linker: those of cuda_on_cpu_math.h, and those g++ adds."""
-    names = re.findall(r"\w+", COMMENT.sub(" ", (FOLDER / "cuda_on_cpu_math.h").read_text(encoding="utf-8")))
+    names = re.findall(r"\w+", blanked((FOLDER / "cuda_on_cpu_math.h").read_text(encoding="utf-8")))
     variables = ("threadIdx", "blockIdx", "blockDim", "gridDim", "memmove", "memcmp", "_GLOBAL_OFFSET_TABLE_")
     return frozenset((*names, *(name + "f" for name in names), *variables))
 
@@ -258,17 +284,21 @@ def _compile_error(log: str, source: CudaSource) -> CudaCompileError:
             continue
         place = needed_at if needed_at and match["file"] != source.file else match
         unknown = GXX_UNKNOWN.search(match["message"])
-        said, needed_at = match["message"], None
+        said, needed_at = match["message"].replace("{anonymous}::", ""), None
         if NO_ASM in log and NO_ASM not in said:
             continue  # an error that follows from this one
         if right:
             said = _missing(unknown, said)
-        found.append(f"{place['file']}:{place['line']}: error: {said}")
+        ours = place["file"] in (source.file, *(before.file for before in source.before))
+        found.append(f"{place['file']}:{place['line']}: error: {said}" if ours else f"{source.file}: error: {said}")
         if place["file"] == source.file and int(place["line"]) <= len(lines):
             found += ["  " + lines[int(place["line"]) - 1], "  " + " " * (int(place["column"]) - 1) + "^"]
     if "relocation truncated" in log:
         found = [f"{source.file}: error: the emulator has no room for __device__ variables of more than 2 GB"]
-    text = "\n".join(found) if found else f"{source.file}: error: the C++ compiler says: {log.strip()}"
+    elif not found and (missing := UNDEFINED.search(log)):
+        place = f"{source.file}:{line}" if (line := line_in(log, source)) else source.file
+        found = [f"{place}: error: {missing['name']} is declared, but not defined"]
+    text = "\n".join(found) or f"{source.file}: error: the C++ compiler says: {first_words(log)}"
     return CudaCompileError(text, kind="missing in the emulator" if right else "compile")
 
 

@@ -1,22 +1,35 @@
 """Parse .cu text: its kernels and their parameters are read from the text, so that nothing is declared twice."""
 
+import contextlib
 import functools
-import re
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from cuda_on_cpu.errors import UserError, reason_of
+from cuda_on_cpu.conditions import NotReadError, value
+from cuda_on_cpu.declarations import Declarations, Kernel, between_commas, declarations, without_attributes
+from cuda_on_cpu.errors import CudaCompileError, UserError, decoded, reason_of
+from cuda_on_cpu.preprocessor import Left, Preprocessor
+from cuda_on_cpu.spelling import closings, never_read
+from cuda_on_cpu.tokens import Token, spelt
 
 # The NumPy type of each C type that a parameter may have.
 DTYPES = {"float": "float32", "double": "float64", "bool": "bool", "signed char": "int8", "unsigned char": "uint8"}
 DTYPES |= {"int": "int32", "unsigned int": "uint32", "long long": "int64", "unsigned long long": "uint64"}
+# Words of a type come in any order: they are sorted as in INTEGERS.
 OTHER_SPELLINGS = {
     "char": "signed char",
     "unsigned": "unsigned int",
-    "long long int": "long long",
-    "unsigned long long int": "unsigned long long",
+    "signed": "int",
+    "signed int": "int",
+    "int long long": "long long",
+    "signed long long": "long long",
+    "signed int long long": "long long",
+    "unsigned int long long": "unsigned long long",
     "size_t": "unsigned long long",
 }
 
@@ -27,23 +40,11 @@ PRELUDE = """#ifndef INFINITY
 #endif
 """
 
-COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-ATTRIBUTE = re.compile(
-    r"(?:__launch_bounds__|__cluster_dims__)\s*\((?:[^()]|\([^()]*\))*\)|\b(?:__restrict__|__restrict|volatile)\b"
-)
-KERNEL = re.compile(r'(extern\s*"C"\s*)?__global__\s+void\s+(?P<name>\w+)\s*\((?P<parameters>[^)]*)\)')
-BLOCK = re.compile(r'extern\s*"C"\s*\{')
-# Names that a text gives to types: `#define REAL float`, `typedef float real;`, `using real = float;`.
-TYPE = r"\w+(?:[ \t]+\w+)*[ \t]*\*?"
-NAMED_TYPES = (
-    re.compile(rf"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>{TYPE})[ \t]*$", re.MULTILINE),
-    re.compile(rf"\btypedef\s+(?P<type>{TYPE})[ \t]*\b(?P<name>\w+)\s*;"),
-    re.compile(rf"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>{TYPE})\s*;"),
-)
-CONSTANTS = re.compile(r"\b__constant__\s+float\s+(?P<name>\w+)\s*\[\s*(?P<size>\w+)\s*\]")
-PARAMETER = re.compile(
-    r"(?P<type>[\w\s]+?)\s*(?P<stars>[*\s]*)(?:\bconst\b)?\s*\b(?P<name>\w+)\s*(?P<brackets>\[\s*\])?"
-)
+# Words of a parameter that say nothing about its type.
+SILENT = ("__restrict__", "__restrict", "volatile", "__grid_constant__", "register", "struct", "typename")
+UNREAD = {"(": "a pointer to a function", "<": "a template", "&": "a reference", ":": "a name with ::", ".": "…"}
+INTEGERS = ("signed", "unsigned", "char", "short", "int", "long")
+MOST_NAMES = 16  # of types, each of which stands for the next
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,9 @@ class CudaSource:
     defines: tuple[str, ...] = ()
     before: tuple["CudaSource", ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self.text.removeprefix("\ufeff"))  # a byte-order mark, as editors leave it
+
     def __hash__(self) -> int:
         return hash((self.text, self.file))  # needed at every launch; fast, because Python caches a string's hash
 
@@ -66,9 +70,11 @@ class CudaSource:
     def read(path: Path, defines: tuple[str, ...] = (), before: tuple["CudaSource", ...] = ()) -> "CudaSource":
         """The .cu file at `path`, shown as "<its folder>/<its name>"."""
         try:
-            text = path.read_text(encoding="utf-8")
+            text = decoded(path.read_bytes())
         except OSError as error:
             raise UserError(f"{path}: wanted a .cu file, but {reason_of(error)}; check the path") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{path}: wanted a .cu file in UTF-8; save it so in your editor") from None
         return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", defines, before)
 
     def compilable(self) -> str:
@@ -99,97 +105,148 @@ class Parameter:
 
 def kernels_in(source: CudaSource) -> tuple[str, ...]:
     """The names of all `extern "C" __global__ void` functions, in order, also of those in an `extern "C"` block."""
-    return tuple(_signatures(source))
+    kernels = _read(source).declared.kernels.values()
+    return tuple(kernel.name for kernel in kernels if not _problem(kernel))
 
 
 @functools.lru_cache(maxsize=512)
 def parameters(source: CudaSource, function: str) -> tuple[Parameter, ...]:
-    """The parameters of a kernel, as its text declares them."""
-    signatures = _signatures(source)
-    if function not in signatures:
-        there = ", ".join(signatures) or "none"
-        raise UserError(
-            f'{source.file}: wanted a kernel: extern "C" __global__ void {function}(...); kernels there are: {there}'
-        )
-    known = _named_types(source)
-    texts = [_with_types(text.strip(), known) for text in signatures[function].split(",")]
-    return tuple(_parameter(text, f"{source.file}: {function}") for text in texts if text not in ("", "void"))
+    """The parameters of a kernel, as its text declares them. Raises UserError, also if it has no such kernel."""
+    if function not in kernels_in(source):
+        refuse_misspelt(source)
+        there = ", ".join(kernels_in(source)) or "none"
+        wanted = f'{source.file}: wanted a kernel: extern "C" __global__ void {function}(...)'
+        raise UserError(f"{wanted}; kernels there are: {there}{_why_not(source, function)}")
+    declared = _read(source).declared
+    listed = between_commas(declared.kernels[function].parameters)
+    if [spelt(words) for words in listed] == ["void"]:
+        return ()
+    return tuple(_parameter(words, declared.types, f"{source.file}: {function}") for words in listed)
 
 
 def line_of(source: CudaSource, function: str) -> int:
     """The line of the text in which a kernel's name is declared, counted from 1."""
-    plain = _plain(source)
-    return next(plain.count("\n", 0, match.start("name")) + 1 for match in _kernels(plain) if match["name"] == function)
+    return _read(source).declared.kernels[function].line
+
+
+def has_empty_kernel(source: CudaSource) -> bool:
+    """Whether the text has kernels, and no code in their bodies. False for a text that cannot be read."""
+    try:
+        reading = _read(source)
+    except UserError:
+        return False
+    empty = [kernel.is_empty for kernel in reading.declared.kernels.values() if kernel.has_body]
+    return bool(empty) and all(empty) and not reading.mistake
 
 
 @functools.lru_cache(maxsize=128)
 def constant_arrays(source: CudaSource) -> dict[str, int]:
-    """The arrays `__constant__ float filters[SIZE]` of a text: name -> elements. SIZE is a number, or #defined."""
-    plain = _plain(source)
-    known = dict(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\d+)[ \t]*$", plain, re.MULTILINE))
-    sizes = {match["name"]: known.get(match["size"], match["size"]) for match in CONSTANTS.finditer(plain)}
-    return {name: int(size) for name, size in sizes.items() if size.isdecimal()}
+    """The arrays `__constant__ float filters[SIZE]` of a text: name -> elements. SIZE is a number, or of numbers."""
+    found = {}
+    for ctype, name, sizes in _read(source).declared.constants:
+        with contextlib.suppress(NotReadError):
+            if ctype == "float" and not any(word.kind == "name" for size in sizes for word in size):
+                found[name] = math.prod(value(size) for size in sizes)
+    return found
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What a text declares, and what makes it no C++ if anything does."""
+
+    declared: Declarations
+    mistake: CudaCompileError | None
 
 
 @functools.lru_cache(maxsize=128)
-def _signatures(source: CudaSource) -> dict[str, str]:
-    """Kernel name -> the text between its parentheses."""
-    return {match["name"]: match["parameters"] for match in _kernels(_plain(source))}
+def _read(source: CudaSource) -> _Reading:
+    *before, left = _preprocessed(source)
+    types: dict[str, Sequence[Token]] = {}
+    for other in before:
+        types |= declarations(other.words, closings(other.words, "")[0]).types
+    closed, mistake = closings(left.words, source.file)
+    declared = declarations(left.words, closed)
+    declared.types = types | declared.types
+    return _Reading(declared, never_read(source.text, source.file) or left.mistake or mistake)
 
 
-def _kernels(plain: str) -> list[re.Match]:
-    """The declarations of all kernels with C linkage in a text without comments."""
-    blocks = [(match.end(), _closing(plain, match.end())) for match in BLOCK.finditer(plain)]
-    return [match for match in KERNEL.finditer(plain) if match[1] or any(a <= match.start() < b for a, b in blocks)]
+def _preprocessed(source: CudaSource) -> list[Left]:
+    """What the preprocessor leaves of the texts before, and of the text itself."""
+    preprocessor = Preprocessor(source.defines)
+    return [preprocessor.read(each.text, each.file) for each in (*source.before, source)]
 
 
-def _closing(plain: str, start: int) -> int:
-    """The position of the } that closes the { before `start`."""
-    depth = 1
-    for brace in re.finditer(r"[{}]", plain[start:]):
-        depth += 1 if brace[0] == "{" else -1
-        if not depth:
-            return start + brace.start()
-    return len(plain)
+def refuse_misspelt(source: CudaSource) -> None:
+    """CudaCompileError for a text that is no C++, whatever it says; spelling.py says it more clearly than compilers."""
+    if mistake := _read(source).mistake:
+        raise CudaCompileError(str(mistake))
 
 
-@functools.lru_cache(maxsize=128)
-def _named_types(source: CudaSource) -> dict[str, str]:
-    """The names that a text, its constants and the texts before it give to types."""
-    known = dict(define.split("=", 1) for define in source.defines if "=" in define)
-    for text in (*source.before, source):
-        for kind in NAMED_TYPES:
-            known |= {match["name"]: match["type"].strip() for match in kind.finditer(_plain(text))}
-    return known
+def _problem(kernel: Kernel) -> str:
+    """Why a kernel cannot be launched by its name; "" if it can."""
+    if kernel.problem:
+        return kernel.problem
+    if not kernel.c_linkage:
+        return 'lacks extern "C" before __global__'
+    return "" if kernel.has_body else "is declared, but has no body"
 
 
-def _with_types(declaration: str, known: dict[str, str]) -> str:
-    """A parameter's declaration with all named types replaced. Its last word is its name."""
-    for _ in range(8):  # a name may stand for another
-        new = re.sub(r"\b\w+\b(?=[\s*]+\w)", lambda word: known.get(word[0], word[0]), declaration)
-        if new == declaration:
-            break
-        declaration = new
-    return declaration
+def _why_not(source: CudaSource, function: str) -> str:
+    """Why a kernel that the text seems to have is not there: it is left out, or declared otherwise; "" if unknown."""
+    kernels = _read(source).declared.kernels
+    others = [kernel for kernel in kernels.values() if _problem(kernel)]
+    if near := kernels.get(function) or (others[0] if len(others) == len(kernels) and others else None):
+        return f"; {near.name} in line {near.line} {_problem(near)}"
+    for start, words in _preprocessed(source)[-1].out:
+        if named := [word for word in words if word.text == function] or [w for w in words if w.text == "__global__"]:
+            left_out = f"{named[0].text} in line {named[0].line}"
+            return f"; {left_out} is left out by the #{start.text} in line {start.line}"
+    if not kernels and "__global__" in source.text:
+        return "; __global__ is in comments or strings only"
+    return ""
 
 
-def _plain(source: CudaSource) -> str:
-    """The text without comments and attributes; the rest keeps its line numbers."""
-
-    def blank(match: re.Match) -> str:
-        return " " + "\n" * match[0].count("\n")
-
-    return ATTRIBUTE.sub(blank, COMMENT.sub(blank, source.text))
-
-
-def _parameter(text: str, where: str) -> Parameter:
-    match = PARAMETER.fullmatch(text)
-    if not match:
-        raise UserError(f"{where}: wanted a parameter such as `const float* A` or `int n`, got `{text}`")
-    words = match["type"].split()
-    ctype = " ".join(word for word in words if word != "const")
-    ctype = OTHER_SPELLINGS.get(ctype, ctype)
-    stars = match["stars"].count("*") + bool(match["brackets"])
-    if ctype not in DTYPES or stars > 1:
+def _parameter(words: Sequence[Token], types: Mapping[str, Sequence[Token]], where: str) -> Parameter:
+    """A parameter from its tokens; UserError for a form that is not read."""
+    text = spelt(words)[:80]
+    plain = without_attributes(words)
+    end = next((number for number, word in enumerate(plain) if word.text == "="), len(plain))
+    plain = [word for word in plain[:end] if word.text not in SILENT]
+    brackets = next((number for number, word in enumerate(plain) if word.text == "["), len(plain))
+    plain, sizes = plain[:brackets], plain[brackets:]
+    if len(plain) > 3 and plain[-3].text == "(" and plain[-1].text == ")":
+        plain = [*plain[:-3], plain[-2]]  # its name in brackets
+    unread = next((UNREAD[word.text] for word in plain if word.text in UNREAD), "")
+    ctype, names = plain[:-1], plain[-1:]
+    names = [word for word in names if word.kind == "name" and word.text not in (*INTEGERS, *DTYPES, *types, "const")]
+    if unread or not names or not ctype:
+        why = f": {unread} is not read here" if unread else ": it has no name" if plain and not names else ""
+        raise UserError(f"{where}: wanted a parameter such as `const float* A` or `int n`, got `{text}`{why}")
+    found = _type(ctype, types)
+    stars = found.stars + bool(sizes) if found else 0
+    if not found or stars > 1 or sum(word.text == "[" for word in sizes) > 1:
         raise UserError(f"{where}: wanted a type that can be passed, {', '.join(DTYPES)} or a * to one; got `{text}`")
-    return Parameter(match["name"], ctype, stars == 1, "const" in words)
+    return Parameter(names[0].text, found.ctype, stars == 1, found.const)
+
+
+class _Type(NamedTuple):
+    ctype: str
+    stars: int
+    const: bool  # the numbers, not the pointer
+
+
+def _type(words: Sequence[Token], types: Mapping[str, Sequence[Token]], depth: int = 0) -> _Type | None:
+    """A type from its tokens; None if numbers of it cannot be passed."""
+    texts = [word.text for word in words if word.text not in SILENT]
+    pointed = texts.index("*") if "*" in texts else len(texts)
+    base = [text for text in texts[:pointed] if text != "const"]
+    stars = texts.count("*")
+    const = "const" in texts[:pointed]
+    if set(texts[pointed:]) - {"*", "const"} or depth > MOST_NAMES:
+        return None
+    if len(base) == 1 and base[0] in types:
+        named = _type(types[base[0]], types, depth + 1)
+        return named and _Type(named.ctype, named.stars + stars, named.const or (const and not named.stars))
+    ctype = " ".join(sorted(base, key=INTEGERS.index)) if set(base) <= set(INTEGERS) else " ".join(base)
+    ctype = OTHER_SPELLINGS.get(ctype, ctype)
+    return _Type(ctype, stars, const) if ctype in DTYPES else None

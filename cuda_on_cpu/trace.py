@@ -10,7 +10,8 @@ import numpy as np
 
 from cuda_on_cpu.host_compiler import said_by
 from cuda_on_cpu.program import DYNAMIC_SHARED, lines_before, program_for
-from cuda_on_cpu.source import COMMENT, CudaSource, Parameter
+from cuda_on_cpu.source import CudaSource, Parameter
+from cuda_on_cpu.tokens import blanked
 
 # The struct Record of cuda_on_cpu_races.h.
 RECORD = np.dtype(
@@ -24,7 +25,7 @@ COLUMNS = np.dtype(
 READ, WRITE, ATOMIC = range(3)
 STATIC_SHARED, DYNAMIC_SHARED_MEMORY = -1, -2
 
-SHARED = re.compile(r"__shared__([^;(){}]*);")
+SHARED = re.compile(r"__shared__([^;(){}]{0,1000});")
 CONSTANT = re.compile(r"(?:#define|const(?:expr)?\s+int)\s+(\w+)\s*=?\s*(\d+)\b")
 SECTION_LIMIT = r"^([0-9a-f]+) \S __(start|stop)_{}$"
 SYMBOL = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) [a-zA-Z] (?:.*::)?(\w+)$", re.MULTILINE)  # of nm -S
@@ -114,7 +115,7 @@ def variables(program: Path, section: str) -> list[tuple[str, int, int]]:
 
 def _shared_shape(source: CudaSource, name: str, size: int) -> tuple[int, ...]:
     """The shape of a shared array: (rows, columns) if the last of its two brackets can be evaluated, else (size,)."""
-    text = COMMENT.sub(" ", source.compilable())
+    text = blanked(source.compilable())
     constants = dict(CONSTANT.findall(text))
     for declaration in SHARED.findall(text):
         for last in re.findall(rf"\b{re.escape(name)}\s*(?:\[[^]]*\]\s*)+\[([^]]*)\]", declaration):
@@ -130,5 +131,5 @@ def _shared_shape(source: CudaSource, name: str, size: int) -> tuple[int, ...]:
 
 def _dynamic_name(source: CudaSource) -> str:
     """The name of the dynamic shared memory in the .cu text, if there is only one; else "dynamic shared"."""
-    names = {match["name"] for match in DYNAMIC_SHARED.finditer(source.text)}
+    names = {match["name"] for match in DYNAMIC_SHARED.finditer(blanked(source.text))}
     return names.pop() if len(names) == 1 else "dynamic shared"

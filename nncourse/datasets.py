@@ -406,9 +406,10 @@ def _idx_file(file: str, folder: str | Path | None, name: str, mirrors: Sequence
     from nncourse.datasets_idx import fetch, folders_of, named
 
     if folder is not None:
-        files = named(Path(folder), name) or "no files"
+        there = named(Path(folder), name)
+        files = f"there are {there}" if there else "the folder has no files"
         wanted = f"name the folder that holds the four IDX files of {name}"
-        raise CourseError(f"{folder}: {file} is not there, but {files}; {wanted}")
+        raise CourseError(f"{folder}: {file} is not there; {files}; {wanted}")
     published = json.loads((FOLDER / "mirrors.json").read_text()).get(name)
     if published is None:
         raise CourseError(f"{FOLDER / name}: {file} is not there; it ships with the course, so get the course again")

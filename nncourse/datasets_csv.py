@@ -101,7 +101,7 @@ def _lines(path: Path) -> list[Line]:
         text = decoded(path.read_bytes())
     except (OSError, ValueError) as error:
         is_text = not isinstance(error, UnicodeDecodeError)
-        reason = f"it cannot be read ({reason_of(error)})" if is_text else "this is no text in UTF-8: save it as that"
+        reason = f"it cannot be read ({reason_of(error)})" if is_text else "it is not text in UTF-8: save it in UTF-8"
         raise CourseError(f"{path}: a CSV file is wanted, but {reason}") from error
     lines = enumerate(lines_of(text), start=1)
     return [(number, line) for number, line in lines if line.strip(EMPTY) or line.count('"') % 2]

@@ -1,12 +1,19 @@
 """CourseError, cuda_on_cpu's error for a user's mistake, and safe reading of files."""
 
-import codecs
 import os
 import stat
 import unicodedata
 from pathlib import Path
 
-from cuda_on_cpu.errors import MissingToolError, is_no_file, nearest, reason_of, refuse_unknown, write_atomically
+from cuda_on_cpu.errors import (
+    MissingToolError,
+    decoded,
+    is_no_file,
+    nearest,
+    reason_of,
+    refuse_unknown,
+    write_atomically,
+)
 from cuda_on_cpu.errors import UserError as CourseError
 
 __all__ = [
@@ -53,15 +60,6 @@ def at_most(content: bytes, most: int) -> bytes:
     if len(content) > most:
         raise ValueError(f"longer than {most >> 10} KB")
     return content
-
-
-def decoded(content: bytes) -> str:
-    """The text of a file: UTF-8, with a byte-order mark or without, or UTF-16 with one, as Windows' Notepad writes.
-
-    Raises UnicodeDecodeError for anything else.
-    """
-    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return content.decode("utf-16" if is_utf16 else "utf-8-sig")
 
 
 def printable(text: str) -> str:

@@ -156,8 +156,8 @@ def with_password() -> bytes:
 
 UNREAD = {
     "a password": ({"ada.zip": with_password()}, "has a password"),
-    "a .rar called .zip": ({"ada.zip": b"Rar!\x1a\x07\x01\x00" + bytes(40)}, "this is a RAR archive"),
-    "a .7z in a .zip": ({"ada.zip": archive({"work.zip": b"7z\xbc\xaf\x27\x1c" + bytes(40)})}, "this is a 7z archive"),
+    "a .rar called .zip": ({"ada.zip": b"Rar!\x1a\x07\x01\x00" + bytes(40)}, "this is a file of RAR"),
+    "a .7z in a .zip": ({"ada.zip": archive({"work.zip": b"7z\xbc\xaf\x27\x1c" + bytes(40)})}, "this is a file of 7z"),
     "a drive's path": (
         {"ada.zip": archive({"C:\\my_kernels\\sigmoid.numpy.py": SIGMOID})},
         "a path out of the archive",
@@ -166,7 +166,7 @@ UNREAD = {
         {"ada.zip": archive({"..\\..\\sigmoid.numpy.py": SIGMOID})},
         "a path out of the archive",
     ),
-    "archives in archives": ({"ada.zip": in_each_other(6)}, "in each other"),
+    "archives in archives": ({"ada.zip": in_each_other(6)}, "inside each other"),
     "pages": ({"ada/02.html": "<p>", "ada/02.png": "x"}, "no kernel and no notebook in it, but 02.html, 02.png"),
     "a .rar": ({"ada.rar": b"Rar!"}, "wanted a .zip"),
     "a .rar in a folder": ({"ada/my.rar": b"Rar!"}, "my.rar is not read"),

@@ -16,8 +16,8 @@ LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", 
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 # Only modules below these may import matplotlib and ipywidgets at module level.
 CORNER = ("nnclassroom/figures/", "nnclassroom/widgets/")
-# After choose("numpy"): modules of the packages, and their lines.
-MOST_MODULES, MOST_LINES = 38, 7_500
+# After choose("numpy"): modules of the packages, and their lines. Six of them read what .cu texts declare.
+MOST_MODULES, MOST_LINES = 43, 8_000
 
 
 def test_imports_run_downwards():

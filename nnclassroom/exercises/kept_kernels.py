@@ -19,7 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from cuda_on_cpu import emulate
-from cuda_on_cpu.source import CudaSource, kernels_in
+from cuda_on_cpu.errors import CudaCompileError
+from cuda_on_cpu.nvrtc import refuse_uncompilable, why_no_nvrtc
+from cuda_on_cpu.source import CudaSource, kernels_in, refuse_misspelt
 from nnclassroom.exercises import exam_operations
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.locked import locked
@@ -96,7 +98,13 @@ def check(
             return answer.check_text(operation, name, text, seconds, seed, sandbox, PROCESSES.get(type(operation)))
         return _check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
     except CourseError as error:
-        return Verdict(operation.name, name, "launch" if launch else "build", {"said": str(error)})
+        return refused(operation, name, launch, error)
+
+
+def refused(operation: Operation, name: str, launch: dict | None, error: CourseError) -> Verdict:
+    """The verdict on a text of which no kernel can be made."""
+    kind = "compile" if isinstance(error, CudaCompileError) else "launch" if launch else "build"
+    return Verdict(operation.name, name, kind, {"said": str(error)})
 
 
 def _check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sandbox: tuple[str, ...]) -> Verdict:
@@ -105,6 +113,10 @@ def _check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sand
         return Verdict(operation.name, kernel.name, "forbidden", {"said": f"{kernel.source.file}: {found}"})
     reason = emulate.why_not()
     if not devices.gpu_available():
+        if reason:  # what can be said of a text that nothing here can run
+            refuse_misspelt(kernel.source)
+            if why_no_nvrtc() is None:
+                refuse_uncompilable(kernel.source)
         return judge.check(operation, kernel, device="emulator", seed=seed, sandbox=sandbox)
     verdict = judge.check(operation, kernel, device="gpu", seed=seed)
     if reason or verdict.kind not in (RIGHT, *EXPLAINED):

@@ -5,11 +5,13 @@ The package's own texts may contain it, and are not examined. Comments and strin
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 
 from cuda_on_cpu.program import PARTS
 from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.tokens import Token, tokens
 
 WHY = {
     "emulator": "a kernel does the same wherever it runs",
@@ -25,15 +27,8 @@ WHY = {
     "host": "a GPU has no such function",
 }
 
-TOKEN = re.compile(
-    r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))"""
-    r"""|(?P<raw>(?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)")"""
-    r"""|(?P<string>(?:u8|[uUL])?(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
-    r"""|(?P<number>\.?\d(?:[eEpP][+-]|'?\w|\.)*)"""
-    r"""|(?P<name>[^\W\d]\w*)"""
-    r"""|(?P<trigraph>\?\?[=/'()!<>-])|(?P<digraph>%:)|(?P<paste>\#\#)|(?P<newline>\n)|(?P<other>[^\s])""",
-    re.DOTALL | re.VERBOSE,
-)
+# g++ takes such a line as one that goes on, NVRTC does not: a text is examined both ways.
+BLANKS_BEFORE_BREAK = re.compile(r"\\[ \t\f\v]+\r?\n")
 OF_THE_EMULATOR = ("cuda_on_cpu", "__tsan", "__asan", "__sanitizer", "__ubsan", "__interceptor", "the_emulator_has_no")
 ASM = ("asm", "__asm", "__asm__")
 CONDITIONS = ("if", "ifdef", "ifndef", "elif", "elifdef", "elifndef")
@@ -77,77 +72,48 @@ class Forbidden:
         return f"line {self.line}: `{self.what}` is not allowed here: {self.why}"
 
 
-@dataclass(frozen=True)
-class Token:
-    kind: str
-    text: str
-    line: int
-    directive: str  # the directive it belongs to, such as "define", else ""
-
-
 def forbidden(source: CudaSource) -> Forbidden | None:
     """The first thing in the text that a student's kernel must not contain; None if there is nothing."""
-    tokens = list(_tokens(source.text))
-    bodies = _macros(tokens)
-    for define in source.defines:
-        bodies.setdefault(define.partition("=")[0], [])
-    for before in source.before:
-        bodies |= _macros(list(_tokens(before.text)))
-    found = [*_spellings(tokens), *_names(tokens), *_directives(tokens, bodies), *_pasted(tokens), *_host(tokens)]
+    ways = dict.fromkeys((BLANKS_BEFORE_BREAK.sub("\\\n", source.text), source.text))
+    found = [found for text in ways for found in _found(tokens(text), source)]
     return min(found, key=lambda one: one.line, default=None)
 
 
-def _tokens(text: str) -> Iterator[Token]:
-    """The tokens of a text, without comments and without line breaks after a backslash."""
-    text = text.replace("\r\n", "\n")
-    # Lines joined by a backslash: `breaks` are their positions, so that later lines keep their numbers.
-    joined, breaks, position, length = [], [], 0, 0
-    for match in re.finditer(r"(?:\\|\?\?/)[ \t\f\v]*\n", text):
-        joined.append(text[position : match.start()])
-        position = match.end()
-        length += len(joined[-1])
-        breaks.append(length)
-    joined.append(text[position:])
-    line, directive, first, breaks = 1, "", True, breaks[::-1]
-    for match in TOKEN.finditer("".join(joined)):
-        while breaks and breaks[-1] <= match.start():
-            breaks.pop()
-            line += 1
-        kind = match.lastgroup if match.lastgroup != "delimiter" else "raw"
-        if kind == "newline":
-            directive, first = "", True
-        elif kind != "comment":
-            if first and match[0] in ("#", "%:"):
-                directive = "#"
-            elif directive == "#":
-                directive = match[0]
-            first = False
-            yield Token(kind, match[0], line, directive)
-        line += match[0].count("\n")
+def _found(words: Sequence[Token], source: CudaSource) -> Iterator[Forbidden]:
+    bodies = _macros(words)
+    for define in source.defines:
+        bodies.setdefault(define.partition("=")[0], [])
+    for before in source.before:
+        bodies |= _macros(tokens(before.text))
+    yield from _spellings(words)
+    yield from _names(words)
+    yield from _directives(words, bodies)
+    yield from _pasted(words)
+    yield from _host(words)
 
 
-def _macros(tokens: list[Token]) -> dict[str, list[str]]:
+def _macros(words: Sequence[Token]) -> dict[str, list[str]]:
     """The macros that a text defines, each with the names in its body."""
     bodies: dict[str, list[str]] = {}
-    for number, token in enumerate(tokens[1:], 1):
-        if token.directive == "define" and tokens[number - 1].text == "define":
+    body: list[str] = []
+    for before, word in pairwise(words):
+        if word.directive != "define" or word.text == "define":
             body = []
-            for other in tokens[number + 1 :]:
-                if other.directive != "define" or other.text == "define":
-                    break
-                body += [other.text] if other.kind == "name" else []
-            bodies.setdefault(token.text, []).extend(body)
+        elif before.text == "define":
+            body = bodies.setdefault(word.text, [])
+        elif word.kind == "name":
+            body.append(word.text)
     return bodies
 
 
-def _spellings(tokens: list[Token]) -> Iterator[Forbidden]:
-    for token in tokens:
+def _spellings(words: Sequence[Token]) -> Iterator[Forbidden]:
+    for token in words:
         if token.kind in ("trigraph", "digraph"):
             yield Forbidden("spelling", token.text, token.line)
 
 
-def _names(tokens: list[Token]) -> Iterator[Forbidden]:
-    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+def _names(words: Sequence[Token]) -> Iterator[Forbidden]:
+    for token, after in zip_longest(words, words[1:]):
         if token.kind != "name":
             continue
         name = token.text
@@ -167,11 +133,12 @@ def _names(tokens: list[Token]) -> Iterator[Forbidden]:
             yield Forbidden("host", name, token.line)
 
 
-def _directives(tokens: list[Token], bodies: dict[str, list[str]]) -> Iterator[Forbidden]:
-    for number, token in enumerate(tokens):
-        before = tokens[number - 1] if number else None
+def _directives(words: Sequence[Token], bodies: dict[str, list[str]]) -> Iterator[Forbidden]:
+    asking = _asking(bodies)
+    for number, token in enumerate(words):
+        before = words[number - 1] if number else None
         starts = token.directive == token.text and before is not None and before.text in ("#", "%:")
-        after = tokens[number + 1] if number + 1 < len(tokens) else None
+        after = words[number + 1] if number + 1 < len(words) else None
         argument = after.text if after and after.directive == token.directive else ""
         if starts and token.text in ("include", "include_next", "import", "embed"):
             yield Forbidden("include", f"#{token.text}", token.line)
@@ -183,17 +150,30 @@ def _directives(tokens: list[Token], bodies: dict[str, list[str]]) -> Iterator[F
             yield Forbidden("macro", f"#{token.text} {argument}", token.line)
         elif starts and token.text == "undef" and argument not in bodies:
             yield Forbidden("macro", f"#undef {argument}", token.line)
-        elif token.directive in CONDITIONS and token.kind == "name" and not starts and _asks_more(token.text, bodies):
+        elif token.directive not in CONDITIONS or token.kind != "name" or starts:
+            continue
+        elif token.text in asking or _asks_itself(token.text, bodies):
             yield Forbidden("condition", f"#{token.directive} {token.text}", token.line)
 
 
-def _asks_more(name: str, bodies: dict[str, list[str]], seen: frozenset[str] = frozenset()) -> bool:
-    """Whether a name in a condition depends on more than the text's own macros."""
-    if name in MAY_BE_ASKED_FOR or name in seen:
-        return False
-    if name not in bodies or _is_the_compilers(name):
-        return True
-    return any(_asks_more(other, bodies, seen | {name}) for other in bodies[name] if other.startswith("__"))
+def _asking(bodies: dict[str, list[str]]) -> set[str]:
+    """The macros of the text that depend on more than the text's own macros."""
+    users: dict[str, list[str]] = {}
+    for name, body in bodies.items():
+        for other in body if name not in MAY_BE_ASKED_FOR else ():
+            if other.startswith("__"):
+                users.setdefault(other, []).append(name)
+    found = {name for name in bodies | users if _asks_itself(name, bodies)}
+    waiting = [*found]
+    while waiting:
+        new = set(users.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def _asks_itself(name: str, bodies: dict[str, list[str]]) -> bool:
+    return name not in MAY_BE_ASKED_FOR and (name not in bodies or _is_the_compilers(name))
 
 
 def _is_the_compilers(name: str) -> bool:
@@ -206,15 +186,15 @@ def _words_of_cuda() -> frozenset[str]:
     return frozenset(word for header in PARTS for word in re.findall(r"__\w+", header.read_text(encoding="utf-8")))
 
 
-def _pasted(tokens: list[Token]) -> Iterator[Forbidden]:
+def _pasted(words: Sequence[Token]) -> Iterator[Forbidden]:
     """Names of the emulator that ## could make from the words of the text."""
-    pastes = [token for token in tokens if token.kind == "paste"]
+    pastes = [token for token in words if token.kind == "paste"]
     if not pastes:
         return
-    words = {token.text for token in tokens if token.kind in ("name", "number")}
+    made_of = {token.text for token in words if token.kind in ("name", "number")}
     for name in OF_THE_EMULATOR:
         for wanted in (name, name.upper()):
-            if _can_be_made(wanted, words):
+            if _can_be_made(wanted, made_of):
                 yield Forbidden("emulator", f"## makes {wanted}", pastes[0].line)
 
 
@@ -231,35 +211,39 @@ def _can_be_made(wanted: str, words: set[str]) -> bool:
     return False
 
 
-def _host(tokens: list[Token]) -> Iterator[Forbidden]:
+def _host(words: Sequence[Token]) -> Iterator[Forbidden]:
     """Calls and declarations of functions that only a CPU has, unless the text itself defines such a function."""
-    for number, token in enumerate(tokens):
-        called = token.text in HOST and number + 1 < len(tokens) and tokens[number + 1].text == "("
-        member = number and tokens[number - 1].text in (".", ">")
-        if called and not member and not _defines(token.text, tokens):
-            yield Forbidden("host", token.text, token.line)
-            return
+    calls = []
+    for number, token in enumerate(words):
+        called = token.text in HOST and number + 1 < len(words) and words[number + 1].text == "("
+        member = number and words[number - 1].text in (".", ">")
+        if called and not member:
+            calls.append(token)
+    own = _defined(words) if calls else set()
+    yield from (Forbidden("host", token.text, token.line) for token in calls if token.text not in own)
 
 
-def _defines(name: str, tokens: list[Token]) -> bool:
-    """Whether the text has `type name(…) {`, or a macro of that name."""
-    for number, token in enumerate(tokens):
-        if token.text != name or not number:
+def _defined(words: Sequence[Token]) -> set[str]:
+    """The names of HOST that the text defines itself: `type name(…) {`, or a macro."""
+    own, closed = set(), _closing(words)
+    for number, (before, token) in enumerate(pairwise(words), 1):
+        if token.text not in HOST:
             continue
-        before = tokens[number - 1]
-        if token.directive == "define" and before.text == "define":
-            return True
         after_type = before.kind == "name" and before.text not in ("return", "else", "do")
-        if (after_type or before.text in ("*", "&")) and _has_body(tokens, number + 1):
-            return True
-    return False
+        is_macro = token.directive == "define" and before.text == "define"
+        end = closed.get(number + 1, len(words)) + 1
+        has_body = end < len(words) and words[end].text == "{"
+        if is_macro or ((after_type or before.text in ("*", "&")) and has_body):
+            own.add(token.text)
+    return own
 
 
-def _has_body(tokens: list[Token], start: int) -> bool:
-    """Whether `(…) {` begins at token `start`."""
-    depth = 0
-    for place in range(start, min(len(tokens) - 1, start + 1000)):  # far more than a function's parameters
-        depth += {"(": 1, ")": -1}.get(tokens[place].text, 0)
-        if depth <= 0:
-            return tokens[place].text == ")" and tokens[place + 1].text == "{"
-    return False
+def _closing(words: Sequence[Token]) -> dict[int, int]:
+    """The position of the ) of each (."""
+    closed, opened = {}, []
+    for number, word in enumerate(words):
+        if word.text == "(":
+            opened.append(number)
+        elif word.text == ")" and opened:
+            closed[opened.pop()] = number
+    return closed

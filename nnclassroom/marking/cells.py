@@ -51,4 +51,4 @@ def in_cell(source: str) -> dict[str, str]:
         options = cuda_cell.parsed(magic.line)
     except CourseError:
         return {}
-    return {f"{options.operation}.{options.kernel}.cu": f"// %%cuda {magic.line.strip()}\n{magic.body}"}
+    return {f"{options.operation}.{options.kernel}.cu": cuda_cell.text_to_keep(magic.line, magic.body)}

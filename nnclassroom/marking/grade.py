@@ -166,7 +166,7 @@ def _counted(submissions: Sequence[Submission]) -> Iterator[str]:
         for said in (*each.notes, *each.problems) if each.texts else ():
             yield f"look at this: {each.entry}: {said}"
     if in_cells := sum(bool(each.in_cells) for each in submissions):
-        yield f"{in_cells} read from the cells of notebooks, where no kept kernel was handed in"
+        yield f"{_students(in_cells)} with answers read from notebooks, since no kept kernel was handed in"
     read, older = sum(bool(each.texts) for each in submissions), sum(each.replaced for each in submissions)
     entries, unread = sum(each.entries for each in submissions), sum(not each.texts for each in submissions)
     by = _students(len(submissions))

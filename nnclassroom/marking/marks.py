@@ -116,7 +116,7 @@ def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mappin
 
 def read_overrides(path: Path, keys: Iterable[str], say: Say = print) -> dict[tuple[str, str], tuple[float, str]]:
     """Points and reason for each (student, exercise) of the file. A row without a reason is refused."""
-    table = tables.read(path, "overrides", say)
+    table = tables.read(path, "the list of overrides", say)
     wanted = ("student", "exercise", "points", "reason")
     if sorted(name.strip().casefold() for name in table.columns) != sorted(wanted):
         got = table.separator.join(table.columns)[:80]

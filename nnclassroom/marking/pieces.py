@@ -30,7 +30,7 @@ MOST_INNER = 256 << 20  # bytes of an archive inside another
 DEEPEST = 64  # folders in each other
 ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
 # The first bytes of forms that are not read, and of those that may be around a .tar.
-CLOSED = {b"Rar!": "a RAR archive", b"7z\xbc\xaf": "a 7z archive", b"%PDF": "a PDF"}
+CLOSED = {b"Rar!": "RAR", b"7z\xbc\xaf": "7z", b"%PDF": "PDF"}
 AROUND_TAR: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
     b"BZh": bz2.BZ2File,
@@ -113,7 +113,7 @@ def _in_archive(file: IO[bytes]) -> list[Piece]:
     file.seek(0)
     for first, form in CLOSED.items():
         if head.startswith(first):
-            raise ValueError(f"this is {form}: wanted a .zip or a .tar.gz")
+            raise ValueError(f"this is a file of {form}: wanted a .zip or a .tar.gz")
     try:
         if head.startswith(b"PK"):
             return _in_zip(zipfile.ZipFile(file))  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cuda_on_cpu.source import COMMENT
+from cuda_on_cpu.tokens import blanked
 from nnclassroom.judge.python_text import tree
 
 LONGEST = 64 << 10  # characters; of a longer text only so many are compared
@@ -164,7 +164,7 @@ class _Plain(ast.NodeTransformer):
 
 def _of_cuda(text: str) -> list[str]:
     """Of the text without comments."""
-    read = TOKEN.findall(COMMENT.sub(" ", text))
+    read = TOKEN.findall(blanked(text, strings=False))
     around = list(zip(["", *read], read, [*read[1:], ""], strict=False))
     declared = {here for before, here, after in around if after == "(" and _is_type(before)}
     words = []

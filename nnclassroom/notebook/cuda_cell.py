@@ -1,9 +1,9 @@
-"""Parse the first line of a cell `%%cuda OPERATION KERNEL [options]`, and test whether its kernel is empty."""
+"""A cell `%%cuda OPERATION KERNEL [options]`: its first line parsed, its text as it is kept, whether it is empty."""
 
 import argparse
 import shlex
 
-from cuda_on_cpu.source import COMMENT, KERNEL
+from cuda_on_cpu.source import CudaSource, has_empty_kernel
 from nnclassroom.arguments import Parser
 from nncourse.errors import CourseError
 from nncourse.kernels.operation import Operation
@@ -47,11 +47,17 @@ def launch_options(operation: Operation, options: argparse.Namespace) -> dict:
     return chosen
 
 
+def text_to_keep(line: str, body: str) -> str:
+    """The text of a cell, which begins with its first line as a comment: its line numbers are then those of the cell.
+
+    A byte-order mark before the body, which a file pasted into the cell may have had, is left out.
+    """
+    return f"// %%cuda {line.strip()}\n{body.removeprefix(chr(0xFEFF))}"
+
+
 def is_empty(text: str) -> bool:
     """Whether the kernel's body contains only comments."""
-    plain = COMMENT.sub(" ", text)
-    declared = KERNEL.search(plain)
-    return bool(declared) and not plain[declared.end() :].strip("{}; \t\r\n")
+    return has_empty_kernel(CudaSource(text, ""))
 
 
 def _sizes(text: str) -> list[int | str]:

@@ -113,13 +113,10 @@ def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
 
 
 def cuda(line: str, body: str) -> Answer:
-    """Run a cell `%%cuda OPERATION KERNEL [--block 16,16]`; `line` is the text after %%cuda.
-
-    The kept text begins with that line as a comment, so that its line numbers are those of the cell.
-    """
+    """Run a cell `%%cuda OPERATION KERNEL [--block 16,16]`; `line` is the text after %%cuda."""
     options = cuda_cell.parsed(line)
     operation = find(options.operation)
-    text = f"// %%cuda {line.strip()}\n{body}"
+    text = cuda_cell.text_to_keep(line, body)
     launch = cuda_cell.launch_options(operation, options)
     return _answer(operation, options.kernel, text, cuda_cell.is_empty(text), launch)
 
@@ -195,7 +192,7 @@ def judged(
         if verdict.kind == OPEN:
             return None, None
     except CourseError as error:
-        return None, Verdict(operation.name, name, "launch" if launch else "build", {"said": str(error)})
+        return None, kept_kernels.refused(operation, name, launch, error)
     if kernel is None and verdict.kind not in NOT_HERE:
         with contextlib.suppress(CourseError):  # the verdict says why it cannot be built
             kernel = kept_kernels.build(operation, name, text, launch)

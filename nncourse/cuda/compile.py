@@ -5,7 +5,7 @@ import functools
 from typing import Any
 
 from cuda_on_cpu.nvrtc import STANDARD, CudaCompileError, Resources, compile_check, readable_errors
-from cuda_on_cpu.source import CudaSource, parameters
+from cuda_on_cpu.source import CudaSource, parameters, refuse_misspelt
 from nncourse import device
 
 
@@ -18,6 +18,7 @@ def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
     """
     import cupy
 
+    refuse_misspelt(source)
     parameters(source, function)  # raises CourseError if there is no such function
     kernel = cupy.RawKernel(source.compilable(), function, **_options(cooperative))
     try:
