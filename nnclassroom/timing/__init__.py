@@ -27,6 +27,7 @@ LONGEST = 2.0  # seconds
 SLOW = 1.0  # seconds of a loop that is timed only once
 BASES = ("loops", "numpy")  # the kernels that speedups are relative to
 ROUNDING = "{} rounds its factors to {} bits of mantissa: the limit is float32's."
+FAILED = "failed, so not timed"  # the note of a kernel that raised an error while it was timed
 C = "c"  # the plain C program: the base in the place of loops, where there is one
 NOTHING = CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu")
 
@@ -187,11 +188,21 @@ def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], floa
     sizes = default_sizes(operation, device)
     arguments = check.random_case(operation, sizes).arguments
     others = [kernel for kernel in operation.kernels.values() if kernel.device == device or kernel.name in BASES]
-    rows = [replace(_time(yours, arguments, measure), kernel=label), *(_time(kernel, arguments) for kernel in others)]
-    rows += _time_pytorch(operation, arguments, device)
+    rows = [replace(_time(yours, arguments, measure), kernel=label)]
+    for kernel in others:
+        rows += _or_reason(kernel.name, kernel.device, lambda kernel=kernel: [_time(kernel, arguments)])
+    rows += _or_reason("PyTorch", device, lambda: _time_pytorch(operation, arguments, device))
     if device == "gpu":
-        rows.append(_time_transfers(operation, arguments))
+        rows += _or_reason("transfers", device, lambda: [_time_transfers(operation, arguments)])
     return table(operation, rows, sizes)
+
+
+def _or_reason(name: str, device: str, measure: Callable[[], list[Row]]) -> list[Row]:
+    """The rows that measure() returns. If it fails, a row with the reason: your own kernel's time is not lost."""
+    try:
+        return measure()
+    except Exception as error:  # PyTorch, cuDNN and a GPU without free memory raise errors of many types
+        return [Row(name, device, None, 0, 0, None, f"{FAILED}: {type(error).__name__}")]
 
 
 def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | None = None) -> Row:
@@ -246,11 +257,15 @@ def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[R
 
 
 def _time_transfers(operation: Operation, arguments: tuple) -> Row:
-    """A row for the transfers of the arguments to the GPU and of the results back."""
+    """A row for the transfers of the arguments to the GPU and of the results back.
+
+    The contract says what the results are: no kernel need be called for them.
+    """
     arrays = [value for value in arguments if isinstance(value, np.ndarray)]
-    result = operation["cupy"](*[devices.to_device(a, "gpu") if isinstance(a, np.ndarray) else a for a in arguments])
+    shapes = operation.shapes.result_shapes(arguments, operation.sizes(*arguments))
+    blank = [np.zeros(shape, result.dtype) for result, shape in zip(operation.results, shapes, strict=True)]
+    results = [devices.to_device(array, "gpu") for array in blank]
     there = devices.seconds(lambda: [devices.to_device(array, "gpu") for array in arrays], "gpu")
-    results = result if isinstance(result, tuple) else (result,)
     back = devices.seconds(lambda: [devices.to_device(array, "cpu") for array in results], "gpu")
     moved = f"to the GPU {duration(there)}, back {duration(back)}"
     return Row("transfers", "gpu", there + back, 0, operation.count(*arguments)[1], None, moved)
