@@ -199,9 +199,11 @@ def test_a_table_keeps_its_other_rows_if_one_fails(failing, stand_in, monkeypatc
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_a_right_answer_is_judged_and_timed_on_a_gpu(answer, gpu, monkeypatch):
+def test_a_right_answer_is_judged_and_timed_on_a_gpu(answer, gpu, monkeypatch, record_property):
     monkeypatch.setenv("NNCOURSE_STRICT", "1")
     operation, name, text, launch = find(answer["operation"]), answer["kernel"], answer["text"], launch_of(answer)
     kernel, verdict = exercise.judged(operation, name, text, launch)
     assert verdict, verdict.line
-    complete(operation, exercise.timed(operation, name, text, launch, kernel)[0], on_gpu(answer))
+    table = exercise.timed(operation, name, text, launch, kernel)[0]
+    complete(operation, table, on_gpu(answer))
+    record_property("timed", table is not None)

@@ -152,7 +152,7 @@ def _judged_and_kept(
         outcome = Outcome("open", f"{operation.name} ({name}): {words}")
         answer = Answer(kept or course, kept or course, outcome)
     elif verdict:
-        line.words = f"{SIGNS['right']} {verdict.line} Timing it beside others, at most some 20 s"
+        line.words = f"{SIGNS['right']} {verdict.line}. Timing it beside others, at most about 20 s"
         table, notes = timed(operation, name, text, launch, attempt)
         has_compiler = isinstance(attempt, CudaKernel) and not why_no_nvrtc()
         warnings = list(compiler_warnings(attempt.source))[:MOST_WARNINGS] if has_compiler else []

@@ -62,7 +62,7 @@ class Table:
     WIDTHS = (16, 5, 10, 16, 10, 11, 11)
     FOOT = "Of limit: share of this machine's measured copy bandwidth or matrix rate."
     CACHED = "in cache"
-    CACHED_FOOT = "In cache: faster than memory is, since the data stayed in the processor's caches."
+    CACHED_FOOT = "In cache: faster than memory, since the data stayed in the processor's caches."
 
     def __str__(self) -> str:
         lines = [self.title, self._line(self._head)]
@@ -86,8 +86,9 @@ class Table:
 
     @property
     def _bases(self) -> tuple[str, ...]:
-        """The kernels that speedups are relative to."""
-        return (C, *BASES[1:]) if any(row.kernel == C for row in self.rows) else BASES
+        """The kernels that speedups are relative to: those of them that have a row."""
+        there = {row.kernel for row in self.rows}
+        return tuple(base for base in ((C, *BASES[1:]) if C in there else BASES) if base in there)
 
     @property
     def _head(self) -> tuple[str, ...]:
