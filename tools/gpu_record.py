@@ -39,14 +39,27 @@ def file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """In the process that gets the reports of all others, write a line for each test, and for each error around one."""
-    if os.environ.get("PYTEST_XDIST_WORKER") or (report.when != "call" and report.outcome == "passed"):
-        return
-    outcome = "passed" if hasattr(report, "wasxfail") else report.outcome
-    line = {"test": report.nodeid, "outcome": outcome, "reason": _reason(report), "seconds": round(report.duration, 3)}
-    timed = dict(report.user_properties).get("timed")
-    _write(line | ({} if timed is None else {"timed": timed}))
+def pytest_configure(config: pytest.Config) -> None:
+    """The process that gets the reports of all others records them; a worker of pytest-xdist does not."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
+
+
+class Recorder:
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write a line for each test, and for each error before or after one."""
+        if report.when != "call" and report.outcome == "passed":
+            return
+        outcome = "passed" if hasattr(report, "wasxfail") else report.outcome
+        line = {"test": report.nodeid, "outcome": outcome, "reason": _reason(report)}
+        timed = dict(report.user_properties).get("timed")
+        _write(line | {"seconds": round(report.duration, 3)} | ({} if timed is None else {"timed": timed}))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be collected is a failure too."""
+        if report.failed:
+            said = (str(report.longrepr).strip().splitlines() or [""])[-1]
+            _write({"test": report.nodeid, "outcome": "failed", "reason": said, "seconds": 0.0})
 
 
 def _reason(report: pytest.TestReport) -> str:
@@ -58,13 +71,6 @@ def _reason(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)  # a notebook's cell has only a text, which ends with the error
     lines = ESCAPES.sub("", crash.message if crash else report.longreprtext).strip().splitlines() or [""]
     return lines[0 if crash else -1]
-
-
-def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """A file that cannot be collected is a failure too."""
-    if report.failed and not os.environ.get("PYTEST_XDIST_WORKER"):
-        said = (str(report.longrepr).strip().splitlines() or [""])[-1]
-        _write({"test": report.nodeid, "outcome": "failed", "reason": said, "seconds": 0.0})
 
 
 def _write(line: dict) -> None:

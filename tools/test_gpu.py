@@ -29,7 +29,8 @@ NEEDED = ("pytest", "xdist", "pytest_timeout", "nbval", "hypothesis")
 MAY_BE_SKIPPED = re.compile(r"second GPU|cuDNN")
 MEMORY = 8 << 30  # bytes of a GPU for each process that runs tests
 MOST_PROCESSES = 12
-SOURCES = ("nncourse", "nnclassroom", "cuda_on_cpu", "tests", "notebooks", "benchmarks", "datasets", "conftest.py")
+PACKAGES = ("nncourse/**/*", "nnclassroom/**/*", "cuda_on_cpu/**/*")
+SOURCES = (*PACKAGES, "tests/**/*", "benchmarks/**/*", "datasets/*", "notebooks/*.ipynb", "conftest.py")
 ANSWERS = "tests/test_timed_answers.py"
 
 
@@ -94,11 +95,9 @@ def refuse(said: str) -> int:
 def files_now() -> str:
     """A hash of all files that decide on the outcome: there need be no Git, and changes need not be committed."""
     together = hashlib.sha256()
-    for source in SOURCES:
-        path = ROOT / source
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file() and "__pycache__" not in file.parts:
-                together.update(f"{file.relative_to(ROOT).as_posix()}\0".encode() + file.read_bytes())
+    for file in (file for source in SOURCES for file in sorted(ROOT.glob(source))):
+        if file.is_file() and "__pycache__" not in file.parts:
+            together.update(f"{file.relative_to(ROOT).as_posix()}\0".encode() + file.read_bytes())
     return together.hexdigest()[:12]
 
 

@@ -27,6 +27,9 @@ LONGEST = 2.0  # seconds
 SLOW = 1.0  # seconds of a loop that is timed only once
 BASES = ("loops", "numpy")  # the kernels that speedups are relative to
 ROUNDING = "{} rounds its factors to {} bits of mantissa: the limit is float32's."
+LARGEST_CACHE = 128 << 20  # bytes: no GPU's cache holds more, and no CPU's that serves one thread
+OVER = 1.1  # times a limit: more is no error of measurement
+BUSY_LIMIT = "Above 100 %: the limit was measured while others used this machine."
 FAILED = "failed, so not timed"  # the note of a kernel that raised an error while it was timed
 C = "c"  # the plain C program: the base in the place of loops, where there is one
 NOTHING = CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu")
@@ -86,9 +89,9 @@ class Table:
 
     @property
     def _bases(self) -> tuple[str, ...]:
-        """The kernels that speedups are relative to: those of them that have a row."""
-        there = {row.kernel for row in self.rows}
-        return tuple(base for base in ((C, *BASES[1:]) if C in there else BASES) if base in there)
+        """The kernels that speedups are relative to: those of them that were timed."""
+        timed = {row.kernel for row in self.rows if row.seconds}
+        return tuple(base for base in ((C, *BASES[1:]) if C in timed else BASES) if base in timed)
 
     @property
     def _head(self) -> tuple[str, ...]:
@@ -115,8 +118,8 @@ class Table:
 
 
 def of_limit(limit: float, flops: int, bytes: int) -> str:
-    """A share of a measured limit in per cent; or that the data must have been in a cache."""
-    if limit > 1.1 and not _by_flops(flops, bytes):
+    """A share of a measured limit in per cent; or that the data must have been in a cache, if they fit into one."""
+    if limit > OVER and bytes <= LARGEST_CACHE and not _by_flops(flops, bytes):
         return Table.CACHED
     return f"{100 * limit:.2g} %" if limit < 0.995 else f"{100 * limit:.0f} %"
 
@@ -166,10 +169,16 @@ def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> T
     places = {row.device for row in rows if row.seconds}
     shared = shared_in_words(neighbours.together(row.meanwhile for row in rows), places)
     timed = (operation.kernels.get(row.kernel) for row in rows if row.seconds)
-    rounding = [
-        ROUNDING.format(kernel.name, kernel.mantissa) for kernel in timed if kernel and kernel.mantissa < MANTISSA
-    ]
-    return Table(f"{operation.name}, {said}", tuple(rows), (*rounding, *shared))
+    rounds = {kernel.name: kernel.mantissa for kernel in timed if kernel and kernel.mantissa < MANTISSA}
+    rounding = [ROUNDING.format(name, bits) for name, bits in rounds.items()]
+    busy = [BUSY_LIMIT] if any(_is_over(row) for row in rows if row.kernel not in rounds) else []
+    return Table(f"{operation.name}, {said}", tuple(rows), (*rounding, *busy, *shared))
+
+
+def _is_over(row: Row) -> bool:
+    """Whether a row shows more than the limit, which nothing can reach."""
+    shown = row.limit is not None and not row.note and row.limit > OVER
+    return shown and of_limit(row.limit, row.flops, row.bytes) != Table.CACHED
 
 
 def shared_in_words(meanwhile: threads.Load, places: Collection[str]) -> tuple[str, ...]:
