@@ -201,6 +201,9 @@ def test_what_was_not_timed_or_is_too_short_says_so_instead_of_numbers(monkeypat
     monkeypatch.setattr(timing, "seconds_of_nothing", lambda where: 0.6e-3)
     (short,) = timing.time_kernels(dense, SMALL, ["numpy"])
     assert "too short to measure" in short.note and "600 µs" in short.note
+    monkeypatch.setattr(timing, "seconds_of_nothing", lambda where: 1.25e-3)
+    table = timing.table(dense, timing.time_kernels(dense, SMALL, ["numpy"]), SMALL)
+    assert "1.25 ms" in table.rows[0].note and max(map(len, str(table).splitlines())) <= 80
 
 
 def test_a_students_kernel_is_compared_with_the_packages_and_with_pytorch(monkeypatch, quick):

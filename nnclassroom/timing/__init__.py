@@ -238,7 +238,7 @@ def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | 
 
 def _row(name: str, device: str, seconds: float, flops: int, size: int) -> Row:
     nothing = seconds_of_nothing(device)
-    note = f"too short to measure: a call alone takes {duration(nothing)}" if seconds < 2 * nothing else ""
+    note = f"too short to measure: a bare call takes {duration(nothing)}" if seconds < 2 * nothing else ""
     limits = devices.limits(device)
     return Row(name, device, seconds, flops, size, max(flops / limits["matrix"], size / limits["copy"]) / seconds, note)
 
