@@ -20,7 +20,14 @@ MOST_PROCESSES = 4
 WAITING = "test_slurm.py", "test_browser.py", "test_browser_figures.py", "test_live_book.py"
 CHOICE = pytest.StashKey()
 # Many short tests that share little.
-APART = ("test_answers.py", "test_forgeries.py", "test_judge.py", "test_operations.py", "test_wrong_kernels.py")
+APART = (
+    "test_answers.py",
+    "test_forgeries.py",
+    "test_judge.py",
+    "test_operations.py",
+    "test_timed_answers.py",
+    "test_wrong_kernels.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -10,6 +10,14 @@ from cuda_on_cpu import emulate
 from nncourse import device
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests that ask for a GPU its mark."""
+    for item in items:
+        if "gpu" in getattr(item, "fixturenames", ()):
+            item.add_marker("gpu")
+
+
 @pytest.fixture(scope="session")
 def gpu() -> str:
     """Skip the test where there is no GPU; with NNCOURSE_REQUIRE_GPU=1 fail instead."""
@@ -18,6 +26,14 @@ def gpu() -> str:
             pytest.fail(f"NNCOURSE_REQUIRE_GPU=1, but {device.why_no_gpu()}")
         pytest.skip(device.why_no_gpu())
     return "gpu"
+
+
+@pytest.fixture(scope="session")
+def gpus(gpu) -> int:
+    """The number of GPUs; skip the test where there is only one, also with NNCOURSE_REQUIRE_GPU=1."""
+    if (count := device.gpu_count()) < 2:
+        pytest.skip("wanted a second GPU")
+    return count
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,6 @@ from typing import Any
 import psutil
 import pytest
 
-from nncourse import device
 from nncourse.errors import CourseError
 from nncourse.parallel.launch.start import find_mpiexec, refuse_without_mpi
 from nncourse.parallel.launch.together import run_python
@@ -83,15 +82,6 @@ def skip_without_mpi() -> None:
         find_mpiexec()
     except CourseError as error:
         pytest.skip(str(error))
-
-
-def gpus() -> int:
-    """The number of GPUs; skip the test if there are fewer than two."""
-    if not device.gpu_available():
-        pytest.skip(device.why_no_gpu())
-    if (count := device.gpu_count()) < 2:
-        pytest.skip("there is one GPU, and NCCL wants one for each process")
-    return count
 
 
 def main(folder: Path) -> None:

@@ -11,7 +11,7 @@ from nnclassroom.judge.check import Verdict
 from nnclassroom.notebook import cuda_cell, exercise
 from nncourse import device
 from tests import test_judge
-from tests.exercise_answers import RIGHT, WRONG
+from tests.exercise_answers import RIGHT, WRONG, in_cuda
 from tests.tiers import many
 
 
@@ -58,13 +58,13 @@ def test_each_exercise_has_a_right_one_and_several_wrong_ones():
     assert set(count) == set(blanks) and min(count.values()) >= 3
 
 
-@pytest.mark.parametrize("right", many(RIGHT, name_of, right_kind, operation_of))
+@pytest.mark.parametrize("right", many(RIGHT, name_of, right_kind, operation_of, on_gpu=in_cuda))
 def test_a_right_answer(right):
     verdict = judged(right)
     assert verdict, verdict.line
 
 
-@pytest.mark.parametrize("wrong", many(WRONG, name_of, wrong_kind, operation_of, lambda wrong: wrong["file"]))
+@pytest.mark.parametrize("wrong", many(WRONG, name_of, wrong_kind, operation_of, lambda wrong: wrong["file"], in_cuda))
 def test_a_wrong_answer(wrong):
     """Where there is a GPU, it may say it first, in other words: `says_gpu`."""
     verdict = judged(wrong)

@@ -24,7 +24,7 @@ def scaled(a=A, out=None, factor=2.0, n=10, grid=(1,), block=(32,), **options):
     return out
 
 
-@pytest.fixture(params=["emulator", "gpu"])
+@pytest.fixture(params=["emulator", pytest.param("gpu", marks=pytest.mark.gpu)])
 def xp(request):
     """NumPy, whose arrays are launched on the emulator, and CuPy."""
     request.getfixturevalue(request.param)
@@ -156,11 +156,17 @@ def looked_up(xp, a, at, **options):
     return out.tolist()
 
 
-@pytest.mark.parametrize("options", [{}, {"races": True}])
-def test_constant_memory_is_filled_from_an_argument(options, xp):
+def test_constant_memory_is_filled_from_an_argument(xp):
     """A launch fills from the argument as much as there is room for; the rest stays."""
-    if options and xp is not np:
-        pytest.skip("only the emulator looks for races")
+    is_filled(xp)
+
+
+@needs_emulator
+def test_constant_memory_is_filled_while_the_emulator_looks_for_races():
+    is_filled(np, races=True)
+
+
+def is_filled(xp, **options):
     fill = {"constants": {"table": "a"}} | options
     assert looked_up(xp, range(1, 11), [0, 5, 2], **fill) == [21, 26, 23]
     assert looked_up(xp, [7, 8], [0, 1, 2], **fill) == [27, 28, 23]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from processes import gpus, in_processes
+from processes import in_processes
 
 from nncourse import datasets
 from nncourse.backend import choose
@@ -164,11 +164,11 @@ def accuracy_on_digits(group) -> float:
     return metrics.accuracy(metrics.confusion(network, X[1400:], digits.Y[1400:], NUMPY, group))
 
 
-def test_gpus_learn_what_one_gpu_learns():
-    backend = choose("cuda", **dict.fromkeys(WHOLE_EPOCHS, "steps")) if gpus() else None
+def test_gpus_learn_what_one_gpu_learns(gpus):
+    backend = choose("cuda", **dict.fromkeys(WHOLE_EPOCHS, "steps"))
     alone = {(name, kind): trained(ALONE, backend, NETWORKS[name], kind) for name, kind in TRAININGS}
     alone["not finite"] = trained(ALONE, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)
-    compare(in_processes(everything, gpus(), kind="nccl", limit=250), alone)
+    compare(in_processes(everything, gpus, kind="nccl", limit=250), alone)
 
 
 # ---- one member at a time, without processes

@@ -24,6 +24,7 @@ NETWORKS = [
     DenseArchitecture((4, 2), ("sigmoid",), "mse"),
     DenseArchitecture((3, 4, 4, 4, 4, 2), ("tanh", "step", "identity", "relu", "tanh"), "mse"),
 ]
+ON_A_GPU = [pytest.param(name, marks=pytest.mark.gpu) for name in ("cupy", "cuda")]
 IN_C = [pytest.param(name, marks=pytest.mark.skipif(bool(why_not(name)), reason=why_not(name))) for name in FORMS]
 kernels = pytest.mark.parametrize("kernel", ["numpy", "numba", *IN_C])
 networks = pytest.mark.parametrize("architecture", NETWORKS, ids=str)
@@ -40,7 +41,7 @@ def trained(kernel, architecture, arrays, batch, epochs=1, rate=0.1):
     return parameters
 
 
-@pytest.mark.parametrize("name", ("loops", "numpy", "numba", "cupy", "cuda"))
+@pytest.mark.parametrize("name", ("loops", "numpy", "numba", *ON_A_GPU))
 def test_an_epoch_step_by_step_is_right(name, request):
     device = request.getfixturevalue("gpu") if name in ("cupy", "cuda") else "cpu"
     by_steps = partial(steps, backend=choose(name, dense_sgd_epoch="steps"))

@@ -170,9 +170,8 @@ def test_this_machine_has_a_meter_or_a_reason_for_each_kind_of_device():
     assert all(meter.read() >= 0 for meter in meters)
 
 
-def test_a_real_gpu_takes_more_while_it_works():
-    if not device.gpu_available():
-        pytest.skip(device.why_no_gpu())
+@pytest.mark.timed
+def test_a_real_gpu_takes_more_while_it_works(gpu):
     meters, said = energy.gpu_meters()
     if not meters:
         pytest.skip(said)

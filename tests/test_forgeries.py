@@ -29,6 +29,7 @@ from nnclassroom.judge.check import BROKEN_OFF, Returned, check
 from nnclassroom.notebook import cuda_cell, report
 from nncourse import device
 from nncourse.errors import CourseError
+from tests.exercise_answers import in_cuda
 from tests.tiers import many
 
 HERE = [forgery for forgery in forged.FORGERIES if forgery.get("needs") != "sandbox"]
@@ -38,7 +39,7 @@ OF_EACH = (
     itemgetter("operation"),
     itemgetter("file"),
 )
-OF_EACH_KIND = many(HERE, *OF_EACH)
+OF_EACH_KIND = many(HERE, *OF_EACH, in_cuda)
 LIMIT = 3.0  # seconds of computing: none needs more
 BEGUN = 1.0  # seconds of computing, which are more than an answer's process needs to start
 MOST_SAID = 200_000  # characters of all that is shown: none needs more

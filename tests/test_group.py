@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from processes import gpus, in_processes
+from processes import in_processes
 
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, Alone, shard, shard_sizes, total
@@ -191,13 +191,13 @@ def test_vectors_on_a_gpu_go_through_the_hosts_memory_by_mpi(gpu):
     agree(in_processes(everything, 2, kind="mpi, gpu", limit=120))
 
 
-def test_processes_exchange_by_nccl_with_a_gpu_each():
-    agree(in_processes(everything, gpus(), kind="nccl", limit=120))
+def test_processes_exchange_by_nccl_with_a_gpu_each(gpus):
+    agree(in_processes(everything, gpus, kind="nccl", limit=120))
 
 
-def test_more_processes_than_gpus_are_refused_by_all_alike():
+def test_more_processes_than_gpus_are_refused_by_all_alike(gpus):
     with pytest.raises(CourseError, match="wanted a GPU for each of"):
-        in_processes(total_of_ranks, gpus() + 1, kind="nccl", limit=120)
+        in_processes(total_of_ranks, gpus + 1, kind="nccl", limit=120)
 
 
 def total_of_ranks(group):

@@ -1,6 +1,7 @@
 """Answers by other authors than the judge's: right ones are accepted, wrong ones refused for the right reason."""
 
 import tomllib
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.hints import exercises
 from nnclassroom.notebook import cuda_cell, exercise
 from nncourse import device
+from tests.exercise_answers import in_cuda
 from tests.tiers import many
 
 FOLDER = Path(__file__).parent / "answers"
@@ -43,7 +45,8 @@ def of_quick(answers: list[dict]):
             return "CUDA C" if "line" in answer else own[1], answer["kinds"][0]
         return own if own in EXERCISES else own[1:]
 
-    answers = many(answers, name_of, kind, lambda answer: answer["operation"], lambda answer: answer["file"])
+    operation, file = itemgetter("operation"), itemgetter("file")
+    answers = many(answers, name_of, kind, operation, file, in_cuda)
     return pytest.mark.parametrize("answer", answers)
 
 

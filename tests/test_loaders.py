@@ -11,11 +11,9 @@ from nncourse.model.network import make_network
 from nncourse.model.training import train
 
 
-@pytest.fixture(params=["cpu", "gpu"])
+@pytest.fixture(params=["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 def place(request):
-    if request.param == "gpu" and not device.gpu_available():
-        pytest.skip(device.why_no_gpu())
-    return request.param
+    return request.getfixturevalue("gpu") if request.param == "gpu" else "cpu"
 
 
 def images(dtype, n=50):

@@ -13,6 +13,8 @@ from nncourse.model.network import Network
 
 MEASURES = metrics.precision, metrics.recall, metrics.f1
 
+ON_A_GPU = [pytest.param(name, marks=pytest.mark.gpu) for name in ("cupy", "cuda")]
+
 
 @pytest.fixture(autouse=True)
 def warnings_are_errors():
@@ -68,7 +70,7 @@ def test_degenerate_matrices(M, precision, recall, f1, accuracy):
     assert metrics.accuracy(M) == pytest.approx(accuracy)
 
 
-@pytest.mark.parametrize("backend", ("loops", "numpy", "numba", "cupy", "cuda"))
+@pytest.mark.parametrize("backend", ("loops", "numpy", "numba", *ON_A_GPU))
 @pytest.mark.parametrize("outputs", (1, 2, 3))
 def test_the_confusion_of_a_network(backend, outputs, request):
     """An identity network gives out its input, so the predictions are known."""

@@ -23,7 +23,7 @@ from tests.tiers import many
 needs_emulator = pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
 
 
-needs_gpus = pytest.mark.skipif(devices.gpu_count() < 2, reason="wanted two GPUs of one host")
+needs_gpus = pytest.mark.usefixtures("gpus")
 
 
 def numbers(size: int, n: int, seed: int = 0) -> np.ndarray:
@@ -240,9 +240,8 @@ def test_gpus_refuse_vectors_elsewhere_and_of_other_sizes():
         peers.all_reduce(here)
 
 
-@pytest.mark.skipif(devices.gpu_count() < 1, reason="wanted a GPU")
 @pytest.mark.parametrize("way", WAYS)
-def test_one_gpu_plays_four(way):
+def test_one_gpu_plays_four(way, gpu):
     import cupy
 
     peers, V = Simulated(4, like=cupy), numbers(4, 3_001)

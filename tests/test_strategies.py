@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from processes import gpus, in_processes
+from processes import in_processes
 
 from nncourse import datasets
 from nncourse import device as devices
@@ -451,8 +451,8 @@ def test_with_a_gpu(gpu):
     agree(in_processes(all_strategies, 2, kind="mpi, gpu", limit=200), workers={1})
 
 
-def test_on_gpus():
-    agree(in_processes(all_strategies, gpus(), gpus(), kind="nccl", limit=200))
+def test_on_gpus(gpus):
+    agree(in_processes(all_strategies, gpus, gpus, kind="nccl", limit=200))
 
 
 def test_shares_by_speed_on_real_processes():

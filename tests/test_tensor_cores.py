@@ -63,7 +63,7 @@ def run(place: str, function: str, *arguments, threads: int = 32):
     return [device.to_device(value, "cpu") for value in there if not isinstance(value, int)]
 
 
-@pytest.fixture(params=["emulator", "gpu"])
+@pytest.fixture(params=["emulator", pytest.param("gpu", marks=pytest.mark.gpu)])
 def place(request) -> str:
     if request.param == "gpu":
         request.getfixturevalue("gpu")

@@ -154,16 +154,56 @@ def test_bytes_that_move_faster_than_the_memory_are_in_the_cache():
     assert "In cache" not in str(timing.table(dense, [row("numpy", 0.2)], SMALL))
 
 
+def test_no_cache_holds_large_data_and_a_limit_that_is_passed_was_measured_under_load():
+    def said(name, *numbers):
+        return str(timing.table(dense, [timing.Row(name, "gpu", *numbers)], SMALL))
+
+    large = said("naive", 1e-3, 1000, 1 << 30, 2.2)
+    assert "220 %" in large and "in cache" not in large and timing.BUSY_LIMIT in large
+    assert timing.BUSY_LIMIT in said("naive", 1e-3, 10**9, 10**6, 1.4)
+    for within in (
+        said("naive", 1e-3, 1000, 10**6, 2.2),  # in cache
+        said("naive", 1e-3, 10**9, 10**6, 1.05),
+        said("tensor_cores", 1e-3, 10**9, 10**6, 2.0),  # which has a note of its own
+        said("naive", None, 0, 0, None, "too slow"),
+    ):
+        assert timing.BUSY_LIMIT not in within
+    assert all(len(line) <= 80 for line in (*large.splitlines(), timing.Table.CACHED_FOOT))
+
+
+@pytest.mark.parametrize(
+    ("times", "bases"),
+    [
+        ({"loops": 1.0, "numpy": 0.1}, ["× loops", "× numpy"]),
+        ({"numpy": 0.1, "naive": 1e-3}, ["× numpy"]),
+        ({"loops": None, "numpy": 0.1, "naive": 1e-3}, ["× numpy"]),
+        ({"naive": 1e-3}, []),
+        ({"loops": 1.0, "c": 0.1, "numpy": 0.2}, ["× c", "× numpy"]),
+    ],
+)
+def test_a_table_has_a_column_for_each_base_that_was_timed(times, bases):
+    rows = [
+        timing.Row(name, "cpu", seconds, 10**9, 10**6, 0.1, "" if seconds else "–") for name, seconds in times.items()
+    ]
+    table = timing.table(dense, rows, SMALL)
+    found = [base for base in ("× loops", "× c", "× numpy") if base in str(table).splitlines()[1]]
+    assert found == bases and all(base in table._repr_html_() for base in bases)
+    assert [line.split()[0] for line in str(table).splitlines()[2 : 2 + len(times)]] == list(times)
+
+
 def test_what_was_not_timed_or_is_too_short_says_so_instead_of_numbers(monkeypatch, quick):
     lines = cells([row("loops", None, "too slow"), row("numpy", 1e-7, "too short to measure"), row("numba", 0.05)])
     assert " ".join(lines["loops"]).endswith("– too slow")
     assert " ".join(lines["numpy"]).endswith("100 ns too short to measure")
-    assert lines["numba"][-2] == "–", "no time of loops to compare with"
+    assert len(lines["numba"]) == 9, "no column for loops, which have no time to compare with"
     html = timing.table(dense, [row("<b>", None, "a & b")], SMALL)._repr_html_()
     assert "&lt;b&gt;" in html and "a &amp; b" in html
     monkeypatch.setattr(timing, "seconds_of_nothing", lambda where: 0.6e-3)
     (short,) = timing.time_kernels(dense, SMALL, ["numpy"])
     assert "too short to measure" in short.note and "600 µs" in short.note
+    monkeypatch.setattr(timing, "seconds_of_nothing", lambda where: 1.25e-3)
+    table = timing.table(dense, timing.time_kernels(dense, SMALL, ["numpy"]), SMALL)
+    assert "1.25 ms" in table.rows[0].note and max(map(len, str(table).splitlines())) <= 80
 
 
 def test_a_students_kernel_is_compared_with_the_packages_and_with_pytorch(monkeypatch, quick):

@@ -69,17 +69,22 @@ def many(
     kind: Callable[[Any], Hashable] = lambda value: "any",
     operation: Callable[[Any], str] | str = "",
     file: Callable[[Any], str] = lambda value: "",
+    on_gpu: Callable[[Any], bool] = lambda value: False,
 ) -> list[Any]:
     """Values for parametrize, of which quick takes the first of each kind, and a tenth of all.
 
-    It takes all whose `operation` is of a topic that has changed, or that are read from a `file` that has.
+    It takes all whose `operation` is of a topic that has changed, or that are read from a `file` that has. What runs
+    `on_gpu` where there is one belongs to make test-gpu.
     """
     topic_of = operation if callable(operation) else lambda value: operation
     return [
         pytest.param(
             value,
             id=name(value),
-            marks=pytest.mark.one_of_many(kind(value), (*topic(topic_of(value)), *filter(None, [file(value)]))),
+            marks=[
+                pytest.mark.one_of_many(kind(value), (*topic(topic_of(value)), *filter(None, [file(value)]))),
+                *([pytest.mark.gpu] if on_gpu(value) else []),
+            ],
         )
         for value in values
     ]

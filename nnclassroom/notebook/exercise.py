@@ -150,7 +150,7 @@ def _judged_and_kept(
         outcome = Outcome("open", f"{operation.name} ({name}): {words}")
         answer = Answer(kept or course, kept or course, outcome)
     elif verdict:
-        line.words = f"{SIGNS['right']} {verdict.line} Timing it beside others, at most some 20 s"
+        line.words = f"{SIGNS['right']} {verdict.line}. Timing it beside others, at most about 20 s"
         table, notes = timed(operation, name, text, launch, attempt)
         has_compiler = isinstance(attempt, CudaKernel) and not why_no_nvrtc()
         warnings = list(compiler_warnings(attempt.source))[:MOST_WARNINGS] if has_compiler else []
@@ -203,22 +203,32 @@ def timed(
     operation: Operation, name: str, text: str | None, launch: dict | None, kernel: Kernel
 ) -> tuple[timing.Table | None, list[str]]:
     """The table of times and notes. The table is None if the operation is not timed or its device is missing."""
-    notes = []
+    notes: list[str] = []
     if operation.flops is None:
         return None, notes
-    if launch and (devices.gpu_available() or why_no_nvrtc() is None):
-        need = resources(kernel.source, kernel.entry)
-        spilt = f", {need.spill_bytes} bytes of local memory a thread" if need.spill_bytes else ""
-        notes.append(f"{need.registers} registers a thread, {need.shared_bytes} bytes of shared memory a block{spilt}.")
-    if not devices.gpu_available() and (launch or kept_kernels.PYTHON_DEVICES[name] == "gpu"):
-        return None, [f"Checked {'on the CPU emulator' if launch else 'with NumPy'}, not timed: no GPU here.", *notes]
+    on_gpu = bool(launch) or operation.python_devices.get(name) == "gpu"
     try:
+        if launch and (devices.gpu_available() or why_no_nvrtc() is None):
+            notes.append(_resources_in_words(kernel))
+        if on_gpu and not devices.gpu_available():
+            return None, [
+                f"Checked {'on the CPU emulator' if launch else 'with NumPy'}, not timed: no GPU here.",
+                *notes,
+            ]
         return worker.call(_compare, operation.name, name, text, launch, seconds=TIMING_LIMIT), notes
-    except CourseError as error:
+    except Exception as error:  # a GPU without free memory raises CuPy's, and a right answer stays right
         worker.end()
         if strict():
             raise
-        return None, [*notes, f"Right, but not timed: {error}"]
+        said = str(error) if isinstance(error, CourseError) else f"{type(error).__name__}: {error}"
+        return None, [*notes, f"Right, but not timed: {said}"]
+
+
+def _resources_in_words(kernel: Kernel) -> str:
+    """A sentence on a CUDA kernel's registers and memory."""
+    need = resources(kernel.source, kernel.entry)
+    spilt = f", {need.spill_bytes} bytes of local memory a thread" if need.spill_bytes else ""
+    return f"{need.registers} registers a thread, {need.shared_bytes} bytes of shared memory a block{spilt}."
 
 
 def _compare(operation_name: str, name: str, text: str | None, launch: dict | None) -> timing.Table:
@@ -226,7 +236,7 @@ def _compare(operation_name: str, name: str, text: str | None, launch: dict | No
     operation = find(operation_name)
     if text is None or launch:
         return timing.compare(kept_kernels.build(operation, name, text, launch), "yours" if text else "solution")
-    device = kept_kernels.PYTHON_DEVICES[name]
+    device = operation.python_devices[name]
     kernel = Kernel(operation, name, device, kept_kernels.file_name(operation, name, launch))
     measure = functools.partial(seconds_of_text, operation, name, text, seconds=TIMING_LIMIT)
     return timing.compare(kernel, "yours", measure)
@@ -275,9 +285,10 @@ def _is_short(turns: ast.expr) -> bool:
 
 
 def _course_kernel(operation: Operation, name: str, cuda: bool) -> Kernel:
-    """The package's kernel of that name, otherwise its last kernel of the same kind (CUDA or Python)."""
-    alike = [kernel for kernel in operation.kernels.values() if isinstance(kernel, CudaKernel) == cuda]
-    return operation.kernels.get(name) or [kernel for kernel in alike if kernel.name != "cudnn"][-1]
+    """The package's kernel of that name, otherwise its last one of the same kind (CUDA or Python), or its last one."""
+    kernels = [kernel for kernel in operation.kernels.values() if kernel.name != "cudnn"]
+    alike = [kernel for kernel in kernels if isinstance(kernel, CudaKernel) == cuda]
+    return operation.kernels.get(name) or (alike or kernels)[-1]
 
 
 def _kept(operation: Operation, name: str) -> Kernel | None:

@@ -27,6 +27,10 @@ LONGEST = 2.0  # seconds
 SLOW = 1.0  # seconds of a loop that is timed only once
 BASES = ("loops", "numpy")  # the kernels that speedups are relative to
 ROUNDING = "{} rounds its factors to {} bits of mantissa: the limit is float32's."
+LARGEST_CACHE = 128 << 20  # bytes: no GPU's cache holds more, and no CPU's that serves one thread
+OVER = 1.1  # times a limit: more is no error of measurement
+BUSY_LIMIT = "Above 100 %: the limit was measured while others used this machine."
+FAILED = "failed, so not timed"  # the note of a kernel that raised an error while it was timed
 C = "c"  # the plain C program: the base in the place of loops, where there is one
 NOTHING = CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu")
 
@@ -61,7 +65,7 @@ class Table:
     WIDTHS = (16, 5, 10, 16, 10, 11, 11)
     FOOT = "Of limit: share of this machine's measured copy bandwidth or matrix rate."
     CACHED = "in cache"
-    CACHED_FOOT = "In cache: faster than memory is, since the data stayed in the processor's caches."
+    CACHED_FOOT = "In cache: faster than memory, since the data stayed in the processor's caches."
 
     def __str__(self) -> str:
         lines = [self.title, self._line(self._head)]
@@ -85,8 +89,9 @@ class Table:
 
     @property
     def _bases(self) -> tuple[str, ...]:
-        """The kernels that speedups are relative to."""
-        return (C, *BASES[1:]) if any(row.kernel == C for row in self.rows) else BASES
+        """The kernels that speedups are relative to: those of them that were timed."""
+        timed = {row.kernel for row in self.rows if row.seconds}
+        return tuple(base for base in ((C, *BASES[1:]) if C in timed else BASES) if base in timed)
 
     @property
     def _head(self) -> tuple[str, ...]:
@@ -113,8 +118,8 @@ class Table:
 
 
 def of_limit(limit: float, flops: int, bytes: int) -> str:
-    """A share of a measured limit in per cent; or that the data must have been in a cache."""
-    if limit > 1.1 and not _by_flops(flops, bytes):
+    """A share of a measured limit in per cent; or that the data must have been in a cache, if they fit into one."""
+    if limit > OVER and bytes <= LARGEST_CACHE and not _by_flops(flops, bytes):
         return Table.CACHED
     return f"{100 * limit:.2g} %" if limit < 0.995 else f"{100 * limit:.0f} %"
 
@@ -164,10 +169,16 @@ def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> T
     places = {row.device for row in rows if row.seconds}
     shared = shared_in_words(neighbours.together(row.meanwhile for row in rows), places)
     timed = (operation.kernels.get(row.kernel) for row in rows if row.seconds)
-    rounding = [
-        ROUNDING.format(kernel.name, kernel.mantissa) for kernel in timed if kernel and kernel.mantissa < MANTISSA
-    ]
-    return Table(f"{operation.name}, {said}", tuple(rows), (*rounding, *shared))
+    rounds = {kernel.name: kernel.mantissa for kernel in timed if kernel and kernel.mantissa < MANTISSA}
+    rounding = [ROUNDING.format(name, bits) for name, bits in rounds.items()]
+    busy = [BUSY_LIMIT] if any(_is_over(row) for row in rows if row.kernel not in rounds) else []
+    return Table(f"{operation.name}, {said}", tuple(rows), (*rounding, *busy, *shared))
+
+
+def _is_over(row: Row) -> bool:
+    """Whether a row shows more than the limit, which nothing can reach."""
+    shown = row.limit is not None and not row.note and row.limit > OVER
+    return shown and of_limit(row.limit, row.flops, row.bytes) != Table.CACHED
 
 
 def shared_in_words(meanwhile: threads.Load, places: Collection[str]) -> tuple[str, ...]:
@@ -187,11 +198,21 @@ def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], floa
     sizes = default_sizes(operation, device)
     arguments = check.random_case(operation, sizes).arguments
     others = [kernel for kernel in operation.kernels.values() if kernel.device == device or kernel.name in BASES]
-    rows = [replace(_time(yours, arguments, measure), kernel=label), *(_time(kernel, arguments) for kernel in others)]
-    rows += _time_pytorch(operation, arguments, device)
+    rows = [replace(_time(yours, arguments, measure), kernel=label)]
+    for kernel in others:
+        rows += _or_reason(kernel.name, kernel.device, lambda kernel=kernel: [_time(kernel, arguments)])
+    rows += _or_reason("PyTorch", device, lambda: _time_pytorch(operation, arguments, device))
     if device == "gpu":
-        rows.append(_time_transfers(operation, arguments))
+        rows += _or_reason("transfers", device, lambda: [_time_transfers(operation, arguments)])
     return table(operation, rows, sizes)
+
+
+def _or_reason(name: str, device: str, measure: Callable[[], list[Row]]) -> list[Row]:
+    """The rows that measure() returns. If it fails, a row with the reason: your own kernel's time is not lost."""
+    try:
+        return measure()
+    except Exception as error:  # PyTorch, cuDNN and a GPU without free memory raise errors of many types
+        return [Row(name, device, None, 0, 0, None, f"{FAILED}: {type(error).__name__}")]
 
 
 def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | None = None) -> Row:
@@ -217,7 +238,7 @@ def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | 
 
 def _row(name: str, device: str, seconds: float, flops: int, size: int) -> Row:
     nothing = seconds_of_nothing(device)
-    note = f"too short to measure: a call alone takes {duration(nothing)}" if seconds < 2 * nothing else ""
+    note = f"too short to measure: a bare call takes {duration(nothing)}" if seconds < 2 * nothing else ""
     limits = devices.limits(device)
     return Row(name, device, seconds, flops, size, max(flops / limits["matrix"], size / limits["copy"]) / seconds, note)
 
@@ -246,11 +267,15 @@ def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[R
 
 
 def _time_transfers(operation: Operation, arguments: tuple) -> Row:
-    """A row for the transfers of the arguments to the GPU and of the results back."""
+    """A row for the transfers of the arguments to the GPU and of the results back.
+
+    The contract says what the results are: no kernel need be called for them.
+    """
     arrays = [value for value in arguments if isinstance(value, np.ndarray)]
-    result = operation["cupy"](*[devices.to_device(a, "gpu") if isinstance(a, np.ndarray) else a for a in arguments])
+    shapes = operation.shapes.result_shapes(arguments, operation.sizes(*arguments))
+    blank = [np.zeros(shape, result.dtype) for result, shape in zip(operation.results, shapes, strict=True)]
+    results = [devices.to_device(array, "gpu") for array in blank]
     there = devices.seconds(lambda: [devices.to_device(array, "gpu") for array in arrays], "gpu")
-    results = result if isinstance(result, tuple) else (result,)
     back = devices.seconds(lambda: [devices.to_device(array, "cpu") for array in results], "gpu")
     moved = f"to the GPU {duration(there)}, back {duration(back)}"
     return Row("transfers", "gpu", there + back, 0, operation.count(*arguments)[1], None, moved)
