@@ -74,7 +74,7 @@ class CudaSource:
         except OSError as error:
             raise UserError(f"{path}: wanted a .cu file, but {reason_of(error)}; check the path") from None
         except UnicodeDecodeError:
-            raise UserError(f"{path}: wanted a .cu file in UTF-8; save it so in your editor") from None
+            raise UserError(f"{path}: wanted a .cu file in UTF-8; save it in UTF-8 in your editor") from None
         return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", defines, before)
 
     def compilable(self) -> str:

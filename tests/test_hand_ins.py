@@ -156,8 +156,8 @@ def with_password() -> bytes:
 
 UNREAD = {
     "a password": ({"ada.zip": with_password()}, "has a password"),
-    "a .rar called .zip": ({"ada.zip": b"Rar!\x1a\x07\x01\x00" + bytes(40)}, "this is a file of RAR"),
-    "a .7z in a .zip": ({"ada.zip": archive({"work.zip": b"7z\xbc\xaf\x27\x1c" + bytes(40)})}, "this is a file of 7z"),
+    "a .rar called .zip": ({"ada.zip": b"Rar!\x1a\x07\x01\x00" + bytes(40)}, "this is a RAR file"),
+    "a .7z in a .zip": ({"ada.zip": archive({"work.zip": b"7z\xbc\xaf\x27\x1c" + bytes(40)})}, "this is a 7z file"),
     "a drive's path": (
         {"ada.zip": archive({"C:\\my_kernels\\sigmoid.numpy.py": SIGMOID})},
         "a path out of the archive",

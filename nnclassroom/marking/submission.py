@@ -151,7 +151,7 @@ def _parts(
     for number, each in enumerate(archives):
         inner = replace(made, entry=printable(each.place.name))
         if depth == DEEPEST or number >= MOST_ARCHIVES:
-            yield replace(inner, reason=f"more than {MOST_ARCHIVES} archives, or than {DEEPEST} inside each other")
+            yield replace(inner, reason=f"more than {MOST_ARCHIVES} archives, or more than {DEEPEST} inside each other")
             continue
         try:
             yield from _parts(inner, pieces.inside(each), known, date or each.time, depth + 1)
