@@ -9,6 +9,7 @@
 # make setup   what make test needs, without running it
 # make shared  sets the course up for all users of a machine (docs/jupyterhub.md)
 # make notebooks  runs the notebooks and saves their outputs
+# make sizes   prints the lines of each room beside their limits, which pyproject.toml holds
 # make locks   writes requirements/*.txt anew from pyproject.toml, with uv
 #
 # PYTHON=python3.12 chooses the interpreter, CUDA=12, 13 or none what is otherwise detected, JUPYTER_PORT=8899 the port.
@@ -21,7 +22,7 @@ FILES ?=
 unexport PYTHONPATH PYTHONHOME
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
-.PHONY: lab test test-full test-release test-gpu style book setup shared notebooks locks python
+.PHONY: lab test test-full test-release test-gpu style book setup shared notebooks locks sizes python
 
 lab: python
 	@$(PYTHON) tools/setup.py
@@ -83,6 +84,9 @@ notebooks: setup
 
 locks: setup
 	@.venv/bin/python tools/lock.py
+
+sizes: python
+	@$(PYTHON) tools/sizes.py
 
 python:
 	@command -v $(PYTHON) >/dev/null || { \
