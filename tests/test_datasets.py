@@ -177,7 +177,7 @@ def test_long_fields_are_cut(csv_file):
         ("0,1,class\n1,2,0\n", f"row 1, column 3: {FINITE}, got 'class'"),
         ("1,,0\n1,2,0\n", f"row 1, column 2: {FINITE}, got an empty field"),
         (b"1,2,0\n1,\0,1\n", rf"row 2, column 2: {FINITE}, got '\x00'"),
-        *((text, "this is no text in UTF-8") for text in NO_TEXTS),
+        *((text, "it is not text in UTF-8") for text in NO_TEXTS),
     ],
 )
 def test_damaged_files(csv_file, content, complaint):
