@@ -60,6 +60,7 @@ def ran(folder: Path, *arguments: str, done: tuple[str, ...] = (), part: str = "
     return status, run.outcomes(folder / "record.jsonl")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("workers", ("0", "2"))
 def test_only_skips_for_a_second_gpu_or_cudnn_are_no_failures(tmp_path, workers):
     (tmp_path / "test_some.py").write_text(TESTS)
@@ -75,6 +76,7 @@ def test_only_skips_for_a_second_gpu_or_cudnn_are_no_failures(tmp_path, workers)
     assert "test_elsewhere: no PyTorch here" in said and "skipped 1: wanted a second GPU" in said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("text", ("import nothing_of_this_name", "def test_one(:", "raise SystemExit(3)"))
 def test_a_file_that_cannot_be_collected_is_a_failure(tmp_path, text):
     (tmp_path / "test_good.py").write_text("def test_one(): pass\n")
@@ -95,6 +97,7 @@ def test_what_has_passed_is_not_run_again(tmp_path):
     assert (row.passed, row.earlier) == (4, 3) and not any("test_wrong" in name for name in row.failed)
 
 
+@pytest.mark.full
 def test_halves_are_apart_and_together_the_whole(tmp_path):
     (tmp_path / "test_some.py").write_text("".join(f"def test_{number}(): pass\n" for number in range(40)))
     found = []
@@ -115,6 +118,7 @@ handle = display({"text/plain": "checking"}, raw=True, display_id=True)
 handle.update({"text/plain": "right in 39 cases"}, raw=True)"""
 
 
+@pytest.mark.full
 def test_a_notebook_has_passed_if_all_of_its_cells_have_and_its_output_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "ROOT", tmp_path)
     write_notebook(tmp_path / "good.ipynb", "print('seven')", UPDATED)
