@@ -6,7 +6,6 @@ from .initialisers import initialised as initialised
 from .layers import Dense as Dense
 from .layers import StepPosition as StepPosition
 from .network import Network as Network
-from .registry import layer as layer
 from .registry import words_of as words_of
 from .residual import BatchNorm as BatchNorm
 from .residual import Residual as Residual
