@@ -17,7 +17,7 @@ from nncourse.errors import CourseError, refuse_unknown
 Shape = tuple[int, ...]
 Class = TypeVar("Class", bound=type)
 
-MODULES = ("layers", "image_layers", "residual")  # those of nncourse.model whose layers are registered
+MODULES = ("layers", "image_layers", "residual", "layer_norm")  # those of nncourse.model whose layers are registered
 MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 N = r"(\d{1,9})"  # a whole number in a word
 
