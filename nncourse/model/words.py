@@ -10,6 +10,7 @@ The first word is a sample: an image of channels x rows x columns, or a number o
     globalpool      the mean of each channel, for any size of image
     batchnorm       batch normalisation, then the activation of the convolution or dense layer before it; that has no
                     activation, and a convolution has no biases, which would have no effect
+    layernorm       layer normalisation, over the last axis: the numbers of a row
     resnet34        all layers of a ResNet-34 except the last, dense one; or resnet18
     dropout0.5      drops half of the numbers in training
     128             a dense layer of 128 neurons; images are flattened before it
