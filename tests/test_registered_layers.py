@@ -17,7 +17,7 @@ from nnclassroom.commands import main
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model import files, registry, words
-from nncourse.model.image_layers import Convolution, Flatten, WithoutParameters
+from nncourse.model.image_layers import Flatten, WithoutParameters
 from nncourse.model.initialisers import INITIALISERS, initialised
 from nncourse.model.layers import (
     Dense,
@@ -237,9 +237,9 @@ def registered(monkeypatch):
 
 
 def network_with(form: registry.Form) -> str:
-    """A network with one layer of that word, whose numbers are those in its error message."""
+    """A network with layers of that word, of two sizes; the word's numbers are those in its error message."""
     word = [*re.findall(r"such as ([\w.]+)", form.wanted), form.word][0]
-    return f"image1x8x8,conv2x3s2,{word},10" if form.images else f"4,6,{word},3"
+    return f"image1x8x8,conv2x3s2,{word},10" if form.images else f"4,{word},6,{word},3"
 
 
 EVERY = ",free6,scaleshift,bent,groups2x4,gain,Reversed_2,batchnorm,dropout0.1,5,batchnorm,"
@@ -270,6 +270,7 @@ def test_its_word_means_the_layer_and_the_layer_has_its_word(text):
     assert network.in_words.replace("-", ",") == text and network.in_words in repr(network)
     again = [rebuilt(json.loads(json.dumps(layer.describe()))) for layer in network.layers]
     assert [layer.describe() for layer in again] == [layer.describe() for layer in network.layers]
+    assert all(layer.activation for layer in network.layers if getattr(layer, "takes_activation", False))
     taken = words.activations_of(network.layers)
     assert make_network(text, taken).activations == network.activations
     refuse_other_layers(network, text, "it")
@@ -320,9 +321,8 @@ def test_each_initialiser_begins_it(text, initialiser):
             assert (first == 1).all() and not layer.parameters[1].any()
         elif isinstance(layer, Bent):
             assert (first == 0.5).all()
-        else:
-            drawn = isinstance(layer, Groups | Free | Dense | Convolution)
-            assert first.all() and (first.size < 2 or drawn == (first.std() > 0))
+        else:  # weights are drawn, and a number for each feature is the same for all
+            assert first.all() and (first.size < 2 or (first.std() > 0) == (first.ndim > 1))
 
 
 def test_a_layer_that_begins_in_another_shape_is_told():
