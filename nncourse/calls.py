@@ -331,6 +331,27 @@ class Calls:
         """
         raise NotImplementedError
 
+    def layernorm_forward(self, A: Array, gamma: Array, beta: Array, epsilon: float) -> tuple[Array, Array, Array]:
+        """Z[s, t, k] = γ[k] (A[s, t, k] − mean[s, t]) scale[s, t] + β[k], scale = 1 / √(variance of the row + ε).
+
+        A (batch, t, n), gamma (n,), beta (n,), epsilon () -> Z (batch, t, n), mean (batch, t), scale (batch, t)
+        """
+        raise NotImplementedError
+
+    def layernorm_gradients(self, D: Array, A: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
+        """dγ[k] = mean over s of Σ_t D x̂, dβ[k] = mean over s of Σ_t D.
+
+        D (batch, t, n), A (batch, t, n), mean (batch, t), scale (batch, t) -> dgamma (n,), dbeta (n,)
+        """
+        raise NotImplementedError
+
+    def layernorm_backward(self, D: Array, A: Array, mean: Array, scale: Array, gamma: Array) -> Array:
+        """G = scale (γ D − mean over k of γ D − x̂ · mean over k of γ D x̂).
+
+        D (batch, t, n), A (batch, t, n), mean (batch, t), scale (batch, t), gamma (n,) -> G (batch, t, n)
+        """
+        raise NotImplementedError
+
     def shortcut_sum(self, A: Array, B: Array) -> Array:
         """C = A + B: A (*n), B (*n) -> C (*n)"""
         raise NotImplementedError

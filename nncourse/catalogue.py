@@ -14,6 +14,7 @@ from nncourse.kernels import (
     cost,
     dense,
     dropout,
+    layernorm,
     neuron,
     normalisation,
     pooling,
@@ -24,7 +25,7 @@ from nncourse.kernels.libraries import cudnn
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. A module that only adds kernels to another module's operations follows it.
-IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, residual)
+IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, layernorm, residual)
 TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, confusion)
 
 

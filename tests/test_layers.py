@@ -8,10 +8,10 @@ from random_layers import dense
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model import network as networks
-from nncourse.model.descriptions import KIND_WORDS, KINDS, rebuilt, words_of
 from nncourse.model.image_layers import Dropout, Flatten, WithoutParameters
 from nncourse.model.layers import Forward, LayerSequence, StepPosition
 from nncourse.model.network import Network, forward, make_network, training_step
+from nncourse.model.registry import rebuilt
 from nncourse.model.training import evaluate
 
 NUMPY = choose("numpy", dense_sgd_epoch="steps")
@@ -199,21 +199,6 @@ def test_large_sets_are_evaluated_in_pieces(monkeypatch, rng, name, most, at_onc
 
 
 # ---- descriptions
-
-
-def test_a_description_rebuilds_the_layers():
-    layers = [dense(3, 4), LayerSequence([dense(4, 5, "relu"), LayerSequence([dense(5, 2, "sigmoid")])])]
-    network = Network(layers)
-    again = Network([rebuilt(layer.describe()) for layer in network.layers], flat_parameters=network.flat_parameters)
-    assert [layer.describe() for layer in again.layers] == [layer.describe() for layer in network.layers]
-    assert [array.shape for array in again.parameters] == [array.shape for array in network.parameters]
-    X = np.random.default_rng(1).normal(size=(3, 3))
-    np.testing.assert_array_equal(again.predict(X, NUMPY), network.predict(X, NUMPY))
-
-
-def test_each_kind_of_layer_has_words():
-    assert KIND_WORDS.keys() <= KINDS.keys()
-    assert words_of(dense(3, 4)) == "dense"
 
 
 @pytest.mark.parametrize(

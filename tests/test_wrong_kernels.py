@@ -26,6 +26,7 @@ from nncourse.kernels.convolution_backpropagation import (
     convolution_weight_gradient,
 )
 from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.update import sgd_update
 from tests.tiers import many
 
@@ -94,6 +95,19 @@ def mutants(chosen):
         return f"{mutant.operation}-{mutant.kernel}-{mutant.mistake}"
 
     return pytest.mark.parametrize("mutant", many(chosen, name, kind, attrgetter("operation")))
+
+
+def test_every_cuda_kernel_has_a_mutant():
+    """A function that is a kernel of several operations needs one with any of them."""
+
+    def function(kernel: CudaKernel) -> tuple[str, str]:
+        return kernel.source.file, kernel.entry
+
+    known = operations()
+    tried = {function(known[mutant.operation][mutant.kernel]) for mutant in ALL}
+    cuda = [each for operation in known.values() for each in operation.kernels.values() if isinstance(each, CudaKernel)]
+    without = [f"{each.operation.name} ({each.name})" for each in cuda if function(each) not in tried]
+    assert not without, f"wanted a mutant in tests/mutants for each CUDA kernel; none for {', '.join(without)}"
 
 
 @mutants(MUTANTS)

@@ -5,7 +5,8 @@ figures.plot_block()                                 # the two paths through a b
 print(figures.plan(resnet(34)))
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from math import prod
 from typing import NamedTuple
 
@@ -20,10 +21,9 @@ from nnclassroom.figures.images import plot_images
 from nnclassroom.figures.recorded import table
 from nnclassroom.figures.sixteen_bits import plot_gradient, rounded, running_sum
 from nncourse.errors import CourseError
-from nncourse.model.image_layers import Convolution, MaxPool
-from nncourse.model.layers import Dense, Layer, LayerSequence, Shape
+from nncourse.model.layers import Layer, LayerSequence, Shape
 from nncourse.model.network import Network
-from nncourse.model.residual import BatchNorm, Residual
+from nncourse.model.residual import Residual
 
 __all__ = ["plan", "plot_block", "plot_by_layer", "plot_gradient", "plot_images", "rounded", "running_sum"]
 
@@ -109,8 +109,8 @@ def parts(network: Network) -> list[Part]:
     found: list[Part] = []
     for layer, below, shape in zip(network.layers, network.shapes, network.shapes[1:], strict=False):
         parameters = sum(array.size for array in layer.parameters)
-        products = sum(_products(layer, below))
-        name = _name(layer)
+        products = _products(layer, below)
+        name = getattr(layer, "brief", repr(layer))
         last = found[-1] if found else None
         blocks = int(isinstance(layer, Residual))
         if last and blocks and last.blocks and (last.name, last.shape) == (name, shape):
@@ -120,34 +120,15 @@ def parts(network: Network) -> list[Part]:
     return found
 
 
-def _name(layer: Layer) -> str:
-    match layer:
-        case Residual():
-            return f"block of {sum(isinstance(each, Convolution | Dense) for each in layer.body.layers)} layers"
-        case Convolution():
-            k = layer.W.shape[-1]
-            return f"convolution {k}×{k}, stride {layer.stride}"
-        case MaxPool():
-            return f"max-pool {layer.size}×{layer.size}, stride {layer.stride}"
-        case Dense():
-            return "dense"
-        case BatchNorm():
-            return "batch normalisation"
-    return repr(layer)
-
-
-def _products(layer: Layer, below: Shape) -> Iterator[int]:
-    """Multiplications with weights for one sample, by each convolution and dense layer, also inside blocks."""
+def _products(layer: Layer, below: Shape) -> int:
+    """Multiplications with weights for one sample, also inside blocks."""
     if isinstance(layer, Residual):
-        for part in (layer.body, layer.shortcut):
-            if part:
-                yield from _products(part, below)
-    elif isinstance(layer, LayerSequence):
-        for each in layer.layers:
-            yield from _products(each, below)
-            below = each.shape_after(below)
-    elif isinstance(layer, Convolution | Dense):
-        yield layer.W.size * prod(layer.shape_after(below)[1:])
+        return sum(_products(part, below) for part in (layer.body, layer.shortcut) if part)
+    if isinstance(layer, LayerSequence):
+        shapes = accumulate(layer.layers, lambda shape, each: each.shape_after(shape), initial=below)
+        return sum(map(_products, layer.layers, shapes))
+    weights = sum(array.size for array in layer.parameters if array.ndim > 1)
+    return weights * prod(layer.shape_after(below)[1:])
 
 
 def plan(network: Network) -> str:

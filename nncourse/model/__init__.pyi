@@ -1,12 +1,12 @@
 from . import files as files
 from . import metrics as metrics
-from .descriptions import words_of as words_of
 from .image_layers import Convolution as Convolution
 from .image_layers import GlobalAveragePool as GlobalAveragePool
 from .initialisers import initialised as initialised
 from .layers import Dense as Dense
 from .layers import StepPosition as StepPosition
 from .network import Network as Network
+from .registry import words_of as words_of
 from .residual import BatchNorm as BatchNorm
 from .residual import Residual as Residual
 from .resnet import from_torchvision as from_torchvision

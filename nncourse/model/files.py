@@ -22,10 +22,10 @@ import numpy as np
 
 from nncourse.datasets import Scaling
 from nncourse.errors import CourseError, decoded, reason_of, write_atomically
-from nncourse.model.descriptions import rebuilt
 from nncourse.model.layers import Dense, Shape
 from nncourse.model.network import Network, refuse_huge
 from nncourse.model.optimizers import SGD, Optimizer, make_optimizer
+from nncourse.model.registry import rebuilt
 from nncourse.spreadsheets import lines_of
 
 VECTOR, STATISTICS, STATE = "parameters", "statistics", "state_"  # names in an .npz

@@ -1,6 +1,8 @@
 """Layers for images, (batch, channels, height, width), and layers between them and dense layers."""
 
+import re
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -9,19 +11,71 @@ import numpy as np
 from nncourse.architecture import Filters
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
+from nncourse.model import registry
 from nncourse.model.layers import (
     Forward,
-    Shape,
     StepPosition,
     WithoutStatistics,
     WithWeights,
     delta_below,
     refuse_bad_activation,
 )
+from nncourse.model.registry import N, Shape, whole, zeros
 
 MOST_COUNTED = 1 << 31  # seeds and epochs of dropout are taken modulo this: its counters have 32 bits
 
 
+S, P = r"s\d{1,9}", r"p\d{1,9}"  # a stride and a padding in a word
+
+
+def _of_conv(found: re.Match[str]) -> tuple[float, ...]:
+    k, options = int(found[2]), _options(found[3])
+    before, after = _same(k) if "same" in options else options.get("p", (0, 0))
+    return int(found[1]), k, options.get("s", (1,))[0], before, after
+
+
+def _of_pool(found: re.Match[str]) -> tuple[float, ...]:
+    size, options = int(found[1]), _options(found[2])
+    return size, options.get("s", (size,))[0], options.get("p", (0,))[0]
+
+
+def _options(text: str) -> dict[str, tuple[int, ...]]:
+    """The numbers after s and p, and "same", in any order: p1+2 has two numbers, p1 the same one twice."""
+    options: dict[str, tuple[int, ...]] = {}
+    for name, first, second in re.findall(r"(same|s|p)(?:(\d+)(?:\+(\d+))?)?", text):
+        if name in options or {name, *options} >= {"same", "p"}:
+            raise CourseError("wanted each of s and p once at most, and same or p")
+        options[name] = (int(first or 0), int(second or first or 0))
+    return options
+
+
+def _conv_spelling(filters: int, k: int, stride: int, before: int, after: int) -> str:
+    around = f"p{before}" if before == after else f"p{before}+{after}"
+    padding = "" if before == after == 0 else "same" if (before, after) == _same(k) else around
+    return f"conv{filters}x{k}{padding}" + f"s{stride}" * (stride != 1)
+
+
+def _pool_spelling(word: str, size: int, stride: int) -> str:
+    return f"{word}{size}" + f"s{stride}" * (stride != size)
+
+
+def _same(k: int) -> tuple[int, int]:
+    """Zeros before and after the image with which filters of k x k and stride 1 keep its size."""
+    return (k - 1) // 2, k // 2
+
+
+@registry.layer(
+    "convolution",
+    label="convolution",
+    word="conv",
+    pattern=rf"conv{N}x{N}((?:same|{S}|{P}(?:\+\d{{1,9}})?)*)",
+    wanted="conv, filters and their side, such as conv4x3, conv4x3same or conv4x3p1s2",
+    below=lambda shape: {"c_in": shape[0]},
+    numbers=_of_conv,
+    spelling=_conv_spelling,
+    bare={"activation": "", "bias": False},
+    images=True,
+)
 class Convolution(WithWeights):
     """Filters that move over an image, each over all of its channels. W (c_out, c_in, k, k), b (c_out,), float32.
 
@@ -29,6 +83,7 @@ class Convolution(WithWeights):
     biases have no effect: then b may be None, and the activation "".
     """
 
+    sizes = "c_out", "k", "stride", "before", "after"
     takes_activation = True
 
     def __init__(self, W: Array, b: Array | None, activation: str, stride: int = 1, before: int = 0, after: int = 0):
@@ -89,6 +144,18 @@ class Convolution(WithWeights):
         sizes = {"c_in": c_in, "c_out": c_out, "k": k, **steps}
         return {"kind": "convolution", **sizes, "activation": self.activation, **bias}
 
+    @classmethod
+    def from_description(cls, about: dict[str, Any]) -> "Convolution":
+        c_out, c_in, k = (whole(about, name, 1) for name in ("c_out", "c_in", "k"))
+        steps = {name: whole(about, name) for name in ("stride", "before", "after")}
+        b = zeros(c_out) if about.get("bias", True) else None
+        return cls(zeros(c_out, c_in, k, k), b, str(about["activation"]), **steps)
+
+    @property
+    def brief(self) -> str:
+        k = self.W.shape[-1]
+        return f"convolution {k}×{k}, stride {self.stride}"
+
     def __repr__(self) -> str:
         c_out, c_in, k, _ = self.W.shape
         padding = f", zeros {self.before} before and {self.after} after" if self.before + self.after else ""
@@ -97,7 +164,10 @@ class Convolution(WithWeights):
 
 
 class WithoutParameters(WithoutStatistics):
-    """What layers without parameters and activation have in common. Each adds gradient_below()."""
+    """What layers without parameters and activation have in common. Each adds gradient_below().
+
+    `sizes` are the arguments of the class, and attributes: whole numbers that describe the layer.
+    """
 
     activation = ""
     parameters: tuple[Array, ...] = ()
@@ -117,9 +187,28 @@ class WithoutParameters(WithoutStatistics):
         """dC/dA_below from D = dC/dA."""
         raise NotImplementedError
 
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind} | {name: getattr(self, name) for name in self.sizes}
 
+    @classmethod
+    def from_description(cls, about: dict[str, Any]) -> Any:
+        return cls(*(whole(about, name) for name in cls.sizes))
+
+
+@registry.layer(
+    "maxpool",
+    label="maxpool",
+    word="pool",
+    pattern=rf"pool{N}((?:{S}|{P})*)",
+    wanted="pool and its side, such as pool2, pool3s2 or pool3s2p1",
+    numbers=_of_pool,
+    spelling=lambda size, stride, padding: _pool_spelling("pool", size, stride) + f"p{padding}" * (padding != 0),
+    images=True,
+)
 class MaxPool(WithoutParameters):
     """The largest number of each window, size x size, of each channel. The padding does not count."""
+
+    sizes = "size", "stride", "padding"
 
     def __init__(self, size: int, stride: int | None = None, padding: int = 0):
         self.size, self.stride, self.padding = size, size if stride is None else stride, padding
@@ -146,16 +235,29 @@ class MaxPool(WithoutParameters):
         height, width = A_below.shape[2:]
         return backend.maxpool_backward(D, here.kept, height, width, self.size, self.stride, self.padding)
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": "maxpool", "size": self.size, "stride": self.stride, "padding": self.padding}
+    @property
+    def brief(self) -> str:
+        return f"max-pool {self.size}×{self.size}, stride {self.stride}"
 
     def __repr__(self) -> str:
         padding = f", padding {self.padding}" if self.padding else ""
         return f"max-pool {self.size}x{self.size}, stride {self.stride}{padding}"
 
 
+@registry.layer(
+    "averagepool",
+    label="averagepool",
+    word="averagepool",
+    pattern=rf"averagepool{N}((?:{S})*)",
+    wanted="averagepool and its side, such as averagepool2",
+    numbers=lambda found: _of_pool(found)[:2],
+    spelling=partial(_pool_spelling, "averagepool"),
+    images=True,
+)
 class AveragePool(WithoutParameters):
     """The mean of each window, size x size, of each channel."""
+
+    sizes = "size", "stride"
 
     def __init__(self, size: int, stride: int | None = None):
         self.size, self.stride = size, size if stride is None else stride
@@ -175,13 +277,11 @@ class AveragePool(WithoutParameters):
         height, width = A_below.shape[2:]
         return backend.averagepool_backward(D, height, width, self.size, self.stride)
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": "averagepool", "size": self.size, "stride": self.stride}
-
     def __repr__(self) -> str:
         return f"average-pool {self.size}x{self.size}, stride {self.stride}"
 
 
+@registry.layer("globalpool", label="globalpool", word="globalpool", wanted="globalpool, without numbers", images=True)
 class GlobalAveragePool(WithoutParameters):
     """The mean of each channel: an image of any size becomes a row of numbers, one a channel."""
 
@@ -196,13 +296,11 @@ class GlobalAveragePool(WithoutParameters):
         """D goes in equal parts to all pixels."""
         return backend.globalpool_backward(D, *A_below.shape[2:])
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": "globalpool"}
-
     def __repr__(self) -> str:
         return "global average-pool"
 
 
+@registry.layer("flatten", label="flatten")
 class Flatten(WithoutParameters):
     """Images as rows of numbers: channel by channel, row by row."""
 
@@ -215,19 +313,23 @@ class Flatten(WithoutParameters):
     def gradient_below(self, D: Array, here: Forward, A_below: Array, backend: Calls) -> Array:
         return D.reshape(A_below.shape)
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": "flatten"}
 
-    def __repr__(self) -> str:
-        return "flatten"
-
-
+@registry.layer(
+    "dropout",
+    label="dropout",
+    word="dropout",
+    pattern=r"dropout(\d{0,9}\.?\d{1,9})",
+    wanted="dropout and its rate, such as dropout0.5",
+    numbers=lambda found: (float(found[1]),),
+    spelling=lambda rate: f"dropout{rate:g}",
+)
 class Dropout(WithoutParameters):
     """In training, drops each number with probability `rate`, and divides the others by 1 − rate.
 
     What is dropped depends only on the position and the sample's row. It is computed twice, not stored.
     """
 
+    sizes = ("rate",)
     draws = True
 
     def __init__(self, rate: float):
@@ -252,8 +354,9 @@ class Dropout(WithoutParameters):
         seed, epoch = position.seed % MOST_COUNTED, position.epoch % MOST_COUNTED
         return backend.dropout(rows, self.rate, seed, epoch, position.first, position.layer).reshape(A.shape)
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": "dropout", "rate": self.rate}
+    @classmethod
+    def from_description(cls, about: dict[str, Any]) -> "Dropout":
+        return cls(float(about["rate"]))
 
     def __repr__(self) -> str:
         return f"dropout {self.rate:g}"

@@ -14,8 +14,8 @@ import numpy as np
 from nncourse.calls import ACTIVATIONS, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import Group
-
-Shape = tuple[int, ...]
+from nncourse.model import registry
+from nncourse.model.registry import N, Shape, rebuilt, words_of, zeros
 
 
 class Forward(NamedTuple):
@@ -50,8 +50,10 @@ class StepPosition(NamedTuple):
 class Layer(Protocol):
     """What a network asks of a layer. Dense is one.
 
-    A layer may have three more members. `initial` is what begun() calls. `takes_activation = True` on the class says
-    that make_network gives it one of its activations. `draws = True` says that it draws random numbers in training.
+    A class may have more members. `initial` is what begun() calls. `sizes` are the names, in describe(), of the numbers
+    of its word. `takes_activation = True` says that make_network gives it one of its activations,
+    `takes_over_activation` that this is the one of the layer below; `draws`, that it draws random numbers in training.
+    `brief` is a short name for tables.
     """
 
     @property
@@ -94,7 +96,11 @@ class Layer(Protocol):
         """
 
     def describe(self) -> dict[str, Any]:
-        """`kind`, and the sizes and names that rebuild the layer: see descriptions.py."""
+        """`kind`, and the sizes and names that rebuild the layer."""
+
+    @classmethod
+    def from_description(cls, about: dict[str, Any]) -> "Layer":
+        """The layer that describe() described, with parameters of the right shapes; registry.py calls it."""
 
 
 # (random generator, shape of W, fan_in, fan_out) -> W, b
@@ -117,6 +123,8 @@ def begun(layer: Layer, rng: np.random.Generator, initialiser: Initialiser) -> L
 class WithoutStatistics:
     """What layers without statistics have in common."""
 
+    kind: str  # set by @layer
+    sizes: tuple[str, ...] = ()
     statistics: tuple[Array, ...] = ()
 
     def with_statistics(self, statistics: Sequence[Array]) -> Any:
@@ -165,10 +173,22 @@ class WithWeights(WithoutStatistics):
         self.parameters[1][...] = values
 
 
+@registry.layer(
+    "dense",
+    label="dense",
+    word="dense",
+    pattern=N,
+    wanted="sizes of at least 1, such as 128",
+    below=lambda shape: {"n_in": shape[0]},
+    spelling=lambda *sizes: "x".join(map(str, sizes)),
+    bare={"activation": "identity"},
+)
 class Dense(WithWeights):
     """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32."""
 
+    sizes = ("n_out",)
     takes_activation = True
+    brief = property(words_of)
 
     def __init__(self, W: Array, b: Array, activation: str):
         refuse_unknown("an activation", activation, ACTIVATIONS)
@@ -210,11 +230,19 @@ class Dense(WithWeights):
         n_out, n_in = self.W.shape
         return {"kind": "dense", "n_in": n_in, "n_out": n_out, "activation": self.activation}
 
+    @classmethod
+    def from_description(cls, about: dict[str, Any]) -> "Dense":
+        n_in, n_out = int(about["n_in"]), int(about["n_out"])
+        if min(n_in, n_out) < 1:
+            raise CourseError(f"wanted a dense layer with inputs and neurons, got {n_in} and {n_out}")
+        return cls(zeros(n_out, n_in), zeros(n_out), str(about["activation"]))
+
     def __repr__(self) -> str:
         n_out, n_in = self.W.shape
         return f"dense layer {n_in} to {n_out}, {self.activation}"
 
 
+@registry.layer("sequence", label="sequence")
 class LayerSequence:
     """Layers one after the other, which together are a layer again.
 
@@ -291,6 +319,10 @@ class LayerSequence:
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "sequence", "layers": [layer.describe() for layer in self.layers]}
+
+    @classmethod
+    def from_description(cls, about: dict[str, Any]) -> "LayerSequence":
+        return cls([rebuilt(each) for each in about["layers"]])
 
 
 def refuse_bad_activation(activation: str, what: str) -> None:

@@ -20,7 +20,6 @@ from nncourse.architecture import (
 from nncourse.calls import ACTIVATIONS, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
-from nncourse.model.descriptions import MOST_WEIGHTS
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
 from nncourse.model.layers import (
@@ -36,6 +35,7 @@ from nncourse.model.layers import (
     views,
 )
 from nncourse.model.optimizers import SGD, Optimizer
+from nncourse.model.registry import MOST_WEIGHTS
 from nncourse.threads import MOST, Threads
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).

@@ -11,16 +11,18 @@ import numpy as np
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.group import Group
+from nncourse.model import registry
 from nncourse.model.layers import (
     Forward,
     Initialiser,
     Layer,
     LayerSequence,
-    Shape,
     StepPosition,
+    WithWeights,
     delta_below,
     refuse_bad_activation,
 )
+from nncourse.model.registry import Shape, rebuilt, whole, zeros
 
 EPSILON = 1e-5  # added to a variance
 MOMENTUM = 0.1  # the weight of a batch in the running statistics
@@ -28,6 +30,13 @@ BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}  # of each stage of a ResNet, by d
 WIDTHS = 64, 128, 256, 512  # channels of each stage
 
 
+@registry.layer(
+    "batchnorm",
+    label="batchnorm",
+    word="batchnorm",
+    wanted="batchnorm, without numbers",
+    below=lambda shape: {"channels": shape[0]},
+)
 class BatchNorm:
     """Moves each channel to mean beta and standard deviation gamma (c,) over the batch; then an activation.
 
@@ -35,7 +44,8 @@ class BatchNorm:
     are used instead of the batch's. ReLU is part of the layer: backward() applies its slope.
     """
 
-    takes_activation = True
+    takes_activation = takes_over_activation = True
+    brief = "batch normalisation"
 
     def __init__(self, gamma: Array, beta: Array, activation: str = "", statistics: Sequence[Array] = ()):
         refuse_bad_activation(activation, "a batch normalisation")
@@ -127,6 +137,11 @@ class BatchNorm:
     def describe(self) -> dict[str, Any]:
         return {"kind": "batchnorm", "channels": self.parameters[0].size, "activation": self.activation}
 
+    @classmethod
+    def from_description(cls, about: dict[str, Any]) -> "BatchNorm":
+        empty = zeros(whole(about, "channels", 1))
+        return cls(empty, empty, str(about["activation"]))
+
     def __repr__(self) -> str:
         activation = f", {self.activation}" if self.activation else ""
         return f"batch normalisation of {self.parameters[0].size} channels{activation}"
@@ -163,6 +178,7 @@ def _mean_over_group(group: Group, gradients: tuple[Array, Array], rows: int) ->
     return means[:c], means[c:]
 
 
+@registry.layer("residual", label="residual")
 class Residual(LayerSequence):
     """A block with a shortcut: A = σ(body(A_below) + shortcut(A_below)), with ReLU or nothing as σ.
 
@@ -243,6 +259,15 @@ class Residual(LayerSequence):
         parts = {"body": self.body.layers, "shortcut": self.shortcut.layers if self.shortcut else []}
         described = {name: [layer.describe() for layer in layers] for name, layers in parts.items()}
         return {"kind": "residual", **described, "activation": self.activation}
+
+    @classmethod
+    def from_description(cls, about: dict[str, Any]) -> "Residual":
+        body, shortcut = ([rebuilt(each) for each in about[part]] for part in ("body", "shortcut"))
+        return cls(body, shortcut, str(about["activation"]))
+
+    @property
+    def brief(self) -> str:
+        return f"block of {sum(isinstance(each, WithWeights) for each in self.body.layers)} layers"
 
     def __repr__(self) -> str:
         shortcut = f"shortcut of {len(self.shortcut.layers)} layers" if self.shortcut else "shortcut"

@@ -11,11 +11,11 @@ import numpy as np
 from nncourse import device as devices
 from nncourse.calls import Array
 from nncourse.errors import CourseError
-from nncourse.model.descriptions import rebuilt
 from nncourse.model.image_layers import Convolution
 from nncourse.model.initialisers import initialised
 from nncourse.model.layers import Dense, Layer
 from nncourse.model.network import Network
+from nncourse.model.registry import rebuilt
 from nncourse.model.residual import BLOCKS, BatchNorm, Residual, resnet_layers
 
 IMAGE = 148, 197  # rows and columns

@@ -10,21 +10,22 @@ The first word is a sample: an image of channels x rows x columns, or a number o
     globalpool      the mean of each channel, for any size of image
     batchnorm       batch normalisation, then the activation of the convolution or dense layer before it; that has no
                     activation, and a convolution has no biases, which would have no effect
+    layernorm       layer normalisation, over the last axis: the numbers of a row
     resnet34        all layers of a ResNet-34 except the last, dense one; or resnet18
     dropout0.5      drops half of the numbers in training
     128             a dense layer of 128 neurons; images are flattened before it
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 from nncourse.errors import CourseError, nearest
-from nncourse.model.descriptions import rebuilt
-from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, GlobalAveragePool, MaxPool
-from nncourse.model.layers import Dense, Layer, Shape
-from nncourse.model.residual import BLOCKS, BatchNorm, resnet_layers
+from nncourse.model.image_layers import Convolution, Flatten
+from nncourse.model.layers import Layer
+from nncourse.model.registry import Form, N, Registered, Shape, rebuilt, registered
+from nncourse.model.residual import BLOCKS, resnet_layers
 
 Description = dict[str, Any]
 EXAMPLE = "30,60,10,1 or image1x28x28,conv4x2same,pool4,128,10"
@@ -38,7 +39,7 @@ class Word(NamedTuple):
 
     def __str__(self) -> str:
         """The shortest spelling."""
-        spelling = FORMS[self.kind].spelling if self.kind in FORMS else None
+        spelling = forms().get(self.kind, (NAMELESS,))[0].spelling
         return spelling(*self.numbers) if spelling else self.kind + "x".join(map(str, self.numbers))
 
 
@@ -55,174 +56,42 @@ def parsed(layers: str | Sequence[int | str | Word]) -> list[Word]:
     return words
 
 
-class Form(NamedTuple):
-    """The words of one kind: how they are spelt, and which layer they mean.
-
-    pattern, numbers: what a word looks like, and the numbers from the pattern's groups.
-    wanted: the same in an error message.
-    layer: the class of the layer; its `takes_activation` says whether the word is given an activation.
-    described: a sample's shape before the layer and the word's numbers -> the layer's description, for rebuilt(),
-        without an activation; a list if the word means several layers.
-    numbers_of: the layer -> the word's numbers.
-    spelling: the word's numbers -> the shortest spelling; by default the kind and its numbers with an x between them.
-    bare: what the description has in place of an activation if a batch normalisation follows, which takes it over;
-        None if the layer keeps its own.
-    images: whether the layer needs images.
-    """
-
-    pattern: str
-    numbers: Callable[[Any], tuple[float, ...]]
-    wanted: str
-    layer: type | None = None
-    described: Callable[[Shape, tuple[float, ...]], Description | list[Description]] = lambda shape, numbers: []
-    numbers_of: Callable[[Any], tuple[float, ...]] = lambda layer: ()
-    spelling: Callable[..., str] | None = None
-    bare: Description | None = None
-    images: bool = False
-
-    @property
-    def takes_activation(self) -> bool:
-        return getattr(self.layer, "takes_activation", False)
+# The words that mean no layer, or several.
+DEPTHS = list(map(str, BLOCKS))
+IMAGE = Form("image", rf"image{N}x{N}x{N}", "image, channels, height and width, such as image1x28x28")
+RESNET = Form("resnet", rf"resnet({'|'.join(DEPTHS)})", f"resnet and its depth, {' or '.join(DEPTHS)}", images=True)
+NAMELESS = Form("", "", "")
 
 
-def _of_conv(found: re.Match[str]) -> tuple[float, ...]:
-    k, options = int(found[2]), _options(found[3])
-    before, after = _same(k) if "same" in options else options.get("p", (0, 0))
-    return int(found[1]), k, options.get("s", (1,))[0], before, after
+def forms() -> dict[str, tuple[Form, Registered]]:
+    """The forms of the words, and what they mean, by their first letters."""
+    known = [*registered().values(), Registered(IMAGE), Registered(RESNET)]
+    return {each.form.word: (each.form, each) for each in known if each.form}
 
 
-def _of_pool(found: re.Match[str]) -> tuple[float, ...]:
-    size, options = int(found[1]), _options(found[2])
-    return size, options.get("s", (size,))[0], options.get("p", (0,))[0]
-
-
-def _options(text: str) -> dict[str, tuple[int, ...]]:
-    """The numbers after s and p, and "same", in any order: p1+2 has two numbers, p1 the same one twice."""
-    options: dict[str, tuple[int, ...]] = {}
-    for name, first, second in re.findall(r"(same|s|p)(?:(\d+)(?:\+(\d+))?)?", text):
-        if name in options or {name, *options} >= {"same", "p"}:
-            raise CourseError("wanted each of s and p once at most, and same or p")
-        options[name] = (int(first or 0), int(second or first or 0))
-    return options
-
-
-def _all(found: re.Match[str]) -> tuple[float, ...]:
-    return tuple(map(int, found.groups()))
-
-
-def _conv_spelling(filters: int, k: int, stride: int, before: int, after: int) -> str:
-    around = f"p{before}" if before == after else f"p{before}+{after}"
-    padding = "" if before == after == 0 else "same" if (before, after) == _same(k) else around
-    return f"conv{filters}x{k}{padding}" + f"s{stride}" * (stride != 1)
-
-
-def _same(k: int) -> tuple[int, int]:
-    """Zeros before and after the image with which filters of k x k and stride 1 keep its size."""
-    return (k - 1) // 2, k // 2
-
-
-N = r"(\d{1,9})"
-S, P = r"s\d{1,9}", r"p\d{1,9}"
-CONV, POOL, AVERAGEPOOL = ("c_out", "k", "stride", "before", "after"), ("size", "stride", "padding"), ("size", "stride")
-FORMS = {
-    "image": Form(rf"image{N}x{N}x{N}", _all, "image, channels, height and width, such as image1x28x28"),
-    "conv": Form(
-        rf"conv{N}x{N}((?:same|{S}|{P}(?:\+\d{{1,9}})?)*)",
-        _of_conv,
-        "conv, filters and their side, such as conv4x3, conv4x3same or conv4x3p1s2",
-        Convolution,
-        lambda shape, numbers: {"kind": "convolution", "c_in": shape[0]} | dict(zip(CONV, numbers, strict=True)),
-        lambda layer: (*layer.W.shape[::2], layer.stride, layer.before, layer.after),
-        _conv_spelling,
-        bare={"activation": "", "bias": False},
-        images=True,
-    ),
-    "pool": Form(
-        rf"pool{N}((?:{S}|{P})*)",
-        _of_pool,
-        "pool and its side, such as pool2, pool3s2 or pool3s2p1",
-        MaxPool,
-        lambda shape, numbers: {"kind": "maxpool"} | dict(zip(POOL, numbers, strict=True)),
-        lambda layer: (layer.size, layer.stride, layer.padding),
-        lambda size, stride, padding: f"pool{size}" + f"s{stride}" * (stride != size) + f"p{padding}" * (padding != 0),
-        images=True,
-    ),
-    "averagepool": Form(
-        rf"averagepool{N}((?:{S})*)",
-        lambda found: _of_pool(found)[:2],
-        "averagepool and its side, such as averagepool2",
-        AveragePool,
-        lambda shape, numbers: {"kind": "averagepool"} | dict(zip(AVERAGEPOOL, numbers, strict=True)),
-        lambda layer: (layer.size, layer.stride),
-        lambda size, stride: f"averagepool{size}" + f"s{stride}" * (stride != size),
-        images=True,
-    ),
-    "dropout": Form(
-        r"dropout(\d{0,9}\.?\d{1,9})",
-        lambda found: (float(found[1]),),
-        "dropout and its rate, such as dropout0.5",
-        Dropout,
-        lambda shape, numbers: {"kind": "dropout", "rate": numbers[0]},
-        lambda layer: (layer.rate,),
-        lambda rate: f"dropout{rate:g}",
-    ),
-    "globalpool": Form(
-        "globalpool",
-        _all,
-        "globalpool, without numbers",
-        GlobalAveragePool,
-        lambda shape, numbers: {"kind": "globalpool"},
-        images=True,
-    ),
-    "batchnorm": Form(
-        "batchnorm",
-        _all,
-        "batchnorm, without numbers",
-        BatchNorm,
-        lambda shape, numbers: {"kind": "batchnorm", "channels": shape[0]},
-    ),
-    "resnet": Form(
-        rf"resnet({'|'.join(map(str, BLOCKS))})",
-        _all,
-        f"resnet and its depth, {' or '.join(map(str, BLOCKS))}",
-        described=lambda shape, numbers: resnet_layers(int(numbers[0]), shape[0]),
-        images=True,
-    ),
-    "dense": Form(
-        N,
-        _all,
-        "sizes of at least 1, such as 128",
-        Dense,
-        lambda shape, numbers: {"kind": "dense", "n_in": shape[0], "n_out": numbers[0]},
-        lambda layer: (layer.W.shape[0],),
-        lambda *sizes: "x".join(map(str, sizes)),
-        bare={"activation": "identity"},
-    ),
-}
-
-
-def _form_of(layer: Layer) -> tuple[str, Form]:
-    """The kind and the form of a layer's word. One without a word has the name of its class, and an empty form."""
-    named = (type(layer).__name__, Form("", _all, ""))
-    return next(((kind, form) for kind, form in FORMS.items() if type(layer) is form.layer), named)
+def _of(layer: Layer) -> tuple[Form, Registered]:
+    """The form of a layer's word. One without a word has the name of its class."""
+    nameless = NAMELESS._replace(word=type(layer).__name__)
+    return next((each for each in forms().values() if each[1].layer is type(layer)), (nameless, Registered(nameless)))
 
 
 def _word(part: object) -> Word:
     text = str(int(part)) if isinstance(part, float) and part.is_integer() else str(part).strip()
-    alike = [kind for kind, form in FORMS.items() if re.fullmatch(form.pattern, text, re.ASCII)]
+    known = {word: form for word, (form, _) in forms().items()}
+    alike = [word for word, form in known.items() if re.fullmatch(form.pattern, text, re.ASCII)]
     kind = alike[0] if alike else "".join(re.findall("^[a-z]+", text)) or "dense"
-    if kind not in FORMS:
+    if kind not in known:
         wanted = f"layers in words, such as {EXAMPLE}"
         raise CourseError(
-            f"wanted {wanted}; got {text[:60]!r}{nearest(kind, [name for name in FORMS if name != 'dense'])}"
+            f"wanted {wanted}; got {text[:60]!r}{nearest(kind, [name for name in known if name != 'dense'])}"
         )
-    found = re.fullmatch(FORMS[kind].pattern, text, re.ASCII)
+    found = re.fullmatch(known[kind].pattern, text, re.ASCII)
     try:
-        word = found and Word(kind, FORMS[kind].numbers(found))
+        word = found and Word(kind, known[kind].numbers(found))
     except CourseError as error:
         raise CourseError(f"{text[:60]}: {error}") from None
     if word is None or (kind in ("dense", "image") and min(word.numbers) < 1):
-        raise CourseError(f"wanted {FORMS[kind].wanted}; got {text[:60]!r}")
+        raise CourseError(f"wanted {known[kind].wanted}; got {text[:60]!r}")
     return word
 
 
@@ -243,8 +112,7 @@ def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
     """
     shape, names = input_shape(words), iter(activations)
     layers: list[Layer] = []
-    for word, is_bare in _in_order(words):
-        form = FORMS[word.kind]
+    for word, form, meaning, is_bare in _in_order(words):
         if word.kind == "dense" and len(shape) > 1:
             layers.append(Flatten())
             shape = (prod(shape),)
@@ -253,25 +121,34 @@ def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
                 raise CourseError(
                     f"wanted images before it, such as image1x28x28,{word}; got rows of {shape[0]} numbers"
                 )
-            found = form.described(shape, word.numbers)
-            own = (form.bare if is_bare else {"activation": next(names)} if form.takes_activation else None) or {}
-            for about in found if isinstance(found, list) else [found]:
-                layers.append(rebuilt(about | own))
+            own = form.bare if is_bare else {"activation": next(names)} if meaning.says("takes_activation") else None
+            for about in _described(form, meaning, shape, word.numbers):
+                layers.append(rebuilt(about | (own or {})))
                 shape = layers[-1].shape_after(shape)
         except CourseError as error:
             raise CourseError(f"{word}: {error}") from None
     return layers
 
 
-def _in_order(words: Sequence[Word]) -> Iterator[tuple[Word, bool]]:
-    """The words of layers, each with whether a batch normalisation after it takes its activation over."""
+def _described(form: Form, meaning: Registered, shape: Shape, numbers: tuple[float, ...]) -> list[Description]:
+    """The layers that a word means for samples of that shape, without an activation."""
+    if form is RESNET:
+        return resnet_layers(int(numbers[0]), shape[0])
+    sizes = zip(meaning.says("sizes") or (), numbers, strict=True)
+    return [{"kind": meaning.layer.kind} | form.below(shape) | dict(sizes)]
+
+
+def _in_order(words: Sequence[Word]) -> Iterator[tuple[Word, Form, Registered, bool]]:
+    """The words of layers, what each means, and whether the next one takes its activation over."""
+    known = forms()
     for word, above in zip(words[1:], [*words[2:], None], strict=True):
-        yield word, above is not None and above.kind == "batchnorm" and FORMS[word.kind].bare is not None
+        form, meaning = known[word.kind]
+        yield word, form, meaning, above is not None and meaning.is_bare_below(known[above.kind][1])
 
 
 def taking_activations(words: Sequence[Word]) -> int:
     """The number of words that take an activation. A batch normalisation takes that of the layer before it."""
-    return sum(FORMS[word.kind].takes_activation and not is_bare for word, is_bare in _in_order(words))
+    return sum(bool(meaning.says("takes_activation")) and not bare for _, _, meaning, bare in _in_order(words))
 
 
 def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
@@ -279,7 +156,8 @@ def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
     hidden = [number for number, word in enumerate(words[:-1]) if number and word.kind == "dense"]
     if not hidden:
         raise CourseError(f"wanted a hidden dense layer to put a dropout behind; got {','.join(map(str, words))}")
-    places = [number + (words[number + 1].kind == "batchnorm") for number in hidden]
+    known = forms()
+    places = [number + bool(known[words[number + 1].kind][1].says("takes_over_activation")) for number in hidden]
     found: list[Word] = []
     for number, word in enumerate(words):
         found += [word, Word("dropout", (rate,))] if number in places else [word]
@@ -291,8 +169,8 @@ def activations_of(layers: Sequence[Layer]) -> list[str]:
     first = _resnet_in(layers)[1]
     found = []
     for layer, above in zip(layers[first:], [*layers[first + 1 :], None], strict=True):
-        _, form = _form_of(layer)
-        if form.takes_activation and not (form.bare is not None and isinstance(above, BatchNorm)):
+        meaning = _of(layer)[1]
+        if meaning.says("takes_activation") and not (above and meaning.is_bare_below(_of(above)[1])):
             found.append(layer.activation)
     return found
 
@@ -316,7 +194,7 @@ def words_of(layers: Sequence[Layer], shape: Shape) -> list[Word]:
     if depth:
         words.append(Word("resnet", (depth,)))
     for layer in layers[first:]:
-        kind, form = _form_of(layer)
+        form, meaning = _of(layer)
         if not isinstance(layer, Flatten):
-            words.append(Word(kind, form.numbers_of(layer)))
+            words.append(Word(form.word, tuple(layer.describe()[size] for size in meaning.says("sizes") or ())))
     return words

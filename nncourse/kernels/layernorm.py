@@ -1,0 +1,298 @@
+"""Layer normalisation: each row of n numbers is moved to mean 0 and deviation 1, then scaled by γ and shifted by β.
+
+A[s, t, k] is number k at place t of sample s; rows of numbers (batch, n) are samples with one place. Mean and variance
+of a row are over its n numbers, so no sample depends on another, and training computes what inference does.
+x̂ = (A − mean) scale with scale = 1 / √(variance + ε). The way back needs the mean and the scale of each row.
+"""
+
+import math
+
+import numpy as np
+
+from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Trial, sizes_named
+
+SUM_TOLERANCE = 32.0
+EPS = float(np.finfo(np.float32).eps)
+OF_ROWS = "mean (batch, t), scale (batch, t)"
+_sizes = sizes_named("batch t n")
+ROWS = {
+    "sizes_to_check": [
+        _sizes(3, 2, 5),
+        _sizes(1, 1, 1),  # one number a row: its variance is 0
+        _sizes(7, 1, 33),
+        _sizes(5, 5, 5),
+        _sizes(2, 3, 64),
+        _sizes(1, 9, 300),
+        _sizes(40, 3, 7),
+        _sizes(2, 17, 32),
+    ],
+    "draw_sizes": lambda rng: _sizes(*rng.integers(1, 11, 3).tolist()),
+    "large_sizes": [_sizes(65_900, 1, 1), _sizes(1, 66_000, 1), _sizes(1, 1, 66_000)],
+    "edge_cases": ("zeros", "large", "infinite", "nan"),
+    "sizes_to_time": lambda device: _sizes(*((64, 256, 768) if device == "gpu" else (32, 16, 64))),
+}
+
+
+def _rows(rng, shape, sizes):
+    """Numbers around 0, and harder ones: far from 0, all equal, one far from the others, large, many of them 0."""
+    values = rng.standard_normal(shape)
+    match sizes["turn"] % 6:
+        case 1:
+            values += 1000 * rng.choice([-1, 1, 3], shape[:2])[..., None]
+        case 2:
+            values[...] = rng.integers(-9, 9, shape[:2])[..., None] / 2  # the variance is 0
+        case 3:
+            values[:, :, 0] += 100
+        case 4:
+            values = abs(values) * 1000
+        case 5:
+            values[..., :: int(rng.integers(1, 4))] = 0
+    return values.astype(np.float32)
+
+
+def _scales(rng, shape, sizes):
+    """Usual ones, and now and then those of a row of equal numbers."""
+    return (rng.uniform(0.3, 3, shape) * (300 if sizes["turn"] % 4 == 3 else 1)).astype(np.float32)
+
+
+def _epsilon(rng, shape, sizes):
+    return (1e-5, 0.1, 1e-3, 1e-8)[sizes["turn"] % 4]
+
+
+def _each(values):
+    """A number for each row, in a shape that broadcasts with rows."""
+    return values[..., None]
+
+
+# ---- forward
+
+
+def _moments(A):
+    return A.mean(axis=2), A.var(axis=2)
+
+
+def _forward_truth(A, gamma, beta, epsilon):
+    mean, variance = _moments(A)
+    return _moved(A, mean, np.sqrt(variance + epsilon), gamma, beta)
+
+
+def _moved(A, mean, deviation, gamma, beta):
+    return (A - _each(mean)) / _each(deviation) * gamma + beta, mean, 1 / deviation
+
+
+def _forward_magnitude(A, gamma, beta, epsilon):
+    """The mean's rounding error affects the variance, and so the scale: once times the deviation, once squared."""
+    mean, variance = _moments(A)
+    away, size, scale = abs(A - _each(mean)), abs(A).mean(axis=2), 1 / np.sqrt(variance + epsilon)
+    farthest = away.max(axis=2)
+    of_mean = size + farthest
+    of_variance = farthest**2 + np.sqrt(variance) * size + SUM_TOLERANCE * EPS * size**2
+    of_scale = scale + scale**3 / 2 * of_variance
+    of_x = _each(scale) * (abs(A) + _each(of_mean)) + away * _each(of_scale)
+    return abs(gamma) * of_x + abs(beta), of_mean, of_scale
+
+
+def _mistakes_forward(place, A, gamma, beta, epsilon):
+    mean, variance = _moments(A)
+    deviation, n = np.sqrt(variance + epsilon), A.shape[2]
+    yield "here ε is added to the root: it belongs within", _moved(A, mean, np.sqrt(variance) + epsilon, gamma, beta)
+    yield "this is what comes out without ε", _moved(A, mean, np.sqrt(variance), gamma, beta)
+    yield "this divides by variance + ε: the root is missing", _moved(A, mean, variance + epsilon, gamma, beta)
+    if n > 1:
+        unbiased = np.sqrt(variance * n / (n - 1) + epsilon)
+        yield (
+            f"this divides by {n - 1}, one less than the row has numbers (ddof=1)",
+            _moved(A, mean, unbiased, gamma, beta),
+        )
+    yield "β is left out here", _moved(A, mean, deviation, gamma, 0 * beta)
+    yield "γ is left out here", _moved(A, mean, deviation, 0 * gamma + 1, beta)
+    yield "γ and β are exchanged here", _moved(A, mean, deviation, beta, gamma)
+    yield "the mean is not subtracted here", _moved(A, 0 * mean, deviation, gamma, beta)
+    whole = np.full_like(mean, A.mean()), np.full_like(mean, np.sqrt(A.var() + epsilon))
+    yield "this takes mean and variance over all rows: each row has its own", _moved(A, *whole, gamma, beta)
+
+
+layernorm_forward = Operation(
+    "layernorm_forward",
+    "Z[s, t, k] = γ[k] (A[s, t, k] − mean[s, t]) scale[s, t] + β[k], scale = 1 / √(variance of the row + ε)",
+    contract=f"A (batch, t, n), gamma (n,), beta (n,), epsilon () -> Z (batch, t, n), {OF_ROWS}",
+    reference=_forward_truth,
+    flops=lambda batch, t, n: 8 * batch * t * n,
+    trial=Trial(
+        **ROWS,
+        error_scale=_forward_magnitude,
+        tolerance=SUM_TOLERANCE,
+        values={"A": _rows, "epsilon": _epsilon},
+        mistakes=_mistakes_forward,
+    ),
+)
+
+
+@layernorm_forward.loops_kernel
+def forward_loops(A, gamma, beta, epsilon):
+    """Two passes: for small deviations from a large mean, the sum of squares alone would be all rounding error."""
+    batch, t, n = A.shape
+    Z, means, scales = np.empty_like(A), np.empty((batch, t), A.dtype), np.empty((batch, t), A.dtype)
+    for s in range(batch):
+        for place in range(t):
+            total, squares = 0.0, 0.0
+            for k in range(n):
+                total += A[s, place, k]
+            mean = total / n
+            for k in range(n):
+                squares += (A[s, place, k] - mean) ** 2
+            scale = 1 / math.sqrt(squares / n + epsilon)
+            for k in range(n):
+                Z[s, place, k] = (A[s, place, k] - mean) * scale * gamma[k] + beta[k]
+            means[s, place], scales[s, place] = mean, scale
+    return Z, means, scales
+
+
+@layernorm_forward.array_kernel
+def forward_array(A, gamma, beta, epsilon):
+    mean = A.mean(axis=2)
+    Z = A - mean[..., None]
+    scale = 1 / np.sqrt((Z * Z).mean(axis=2) + np.float32(epsilon))
+    Z *= scale[..., None]
+    Z *= gamma
+    Z += beta
+    return Z, mean, scale
+
+
+# ---- the gradients of γ and β
+
+
+def _gradients_truth(D, A, mean, scale):
+    normal = (A - _each(mean)) * _each(scale)
+    return np.einsum("stk,stk->k", D, normal) / len(D), np.einsum("stk->k", D) / len(D)
+
+
+def _mistakes_of_gradients(place, D, A, mean, scale):
+    dgamma, dbeta = _gradients_truth(D, A, mean, scale)
+    yield "this is a sum over the samples: the course's gradients are means", (dgamma * len(D), dbeta * len(D))
+    yield "this is a mean over the places too: their sum belongs here", (dgamma / D.shape[1], dbeta / D.shape[1])
+    yield "dγ goes with the normalised A, not with A", (np.einsum("stk,stk->k", D, A) / len(D), dbeta)
+    yield "the scale of the rows is forgotten here", _gradients_truth(D, A, mean, 0 * scale + 1)
+
+
+layernorm_gradients = Operation(
+    "layernorm_gradients",
+    "dγ[k] = mean over s of Σ_t D x̂, dβ[k] = mean over s of Σ_t D",
+    contract=f"D (batch, t, n), A (batch, t, n), {OF_ROWS} -> dgamma (n,), dbeta (n,)",
+    reference=_gradients_truth,
+    flops=lambda batch, t, n: 5 * batch * t * n,
+    trial=Trial(
+        **ROWS,
+        error_scale=lambda D, A, mean, scale: _gradients_truth(abs(D), abs(A), -abs(mean), scale),
+        tolerance=SUM_TOLERANCE,
+        values={"scale": _scales},
+        mistakes=_mistakes_of_gradients,
+    ),
+)
+
+
+@layernorm_gradients.loops_kernel
+def gradients_loops(D, A, mean, scale):
+    batch, t, n = A.shape
+    dgamma, dbeta = np.empty(n, A.dtype), np.empty(n, A.dtype)
+    for k in range(n):
+        products, sums = 0.0, 0.0
+        for s in range(batch):
+            for place in range(t):
+                products += D[s, place, k] * (A[s, place, k] - mean[s, place]) * scale[s, place]
+                sums += D[s, place, k]
+        dgamma[k], dbeta[k] = products / batch, sums / batch
+    return dgamma, dbeta
+
+
+@layernorm_gradients.array_kernel
+def gradients_array(D, A, mean, scale):
+    products = A - mean[..., None]
+    products *= scale[..., None]
+    products *= D
+    return products.sum(axis=(0, 1)) / len(D), D.sum(axis=(0, 1)) / len(D)
+
+
+# ---- backward: every number also changes the mean and the variance of its row
+
+
+def _backward_truth(D, A, mean, scale, gamma):
+    return _sent_back(D * gamma, (A - _each(mean)) * _each(scale), scale)
+
+
+def _sent_back(H, normal, scale, of_mean=1, of_deviation=1):
+    H_mean, H_normal = np.einsum("stk->st", H) / H.shape[2], np.einsum("stk,stk->st", H, normal) / H.shape[2]
+    return _each(scale) * (H - of_mean * _each(H_mean) - of_deviation * normal * _each(H_normal))
+
+
+def _backward_magnitude(D, A, mean, scale, gamma):
+    return _sent_back(abs(D * gamma), (abs(A) + _each(abs(mean))) * _each(scale), scale, -1, -1)
+
+
+def _mistakes_backward(place, D, A, mean, scale, gamma):
+    H, normal, n = D * gamma, (A - _each(mean)) * _each(scale), A.shape[2]
+    yield "this takes mean and variance for constants", _sent_back(H, normal, scale, 0, 0)
+    yield "the share of the mean is forgotten here", _sent_back(H, normal, scale, 0)
+    yield "the share of the variance is forgotten here", _sent_back(H, normal, scale, 1, 0)
+    yield f"the sums over the row are not divided by {n} here", _sent_back(H, normal, scale, n, n)
+    yield "γ is left out here", _sent_back(D, normal, scale)
+    yield "γ belongs within the sums over the row, since each number has its own", gamma * _sent_back(D, normal, scale)
+    yield "the scale of the row is forgotten in front", _sent_back(H, normal, 0 * scale + 1)
+
+
+layernorm_backward = Operation(
+    "layernorm_backward",
+    "G = scale (γ D − mean over k of γ D − x̂ · mean over k of γ D x̂)",
+    contract=f"D (batch, t, n), A (batch, t, n), {OF_ROWS}, gamma (n,) -> G (batch, t, n)",
+    reference=_backward_truth,
+    flops=lambda batch, t, n: 9 * batch * t * n,
+    trial=Trial(
+        **ROWS,
+        error_scale=_backward_magnitude,
+        tolerance=SUM_TOLERANCE,
+        values={"scale": _scales},
+        mistakes=_mistakes_backward,
+    ),
+)
+
+
+@layernorm_backward.loops_kernel
+def backward_loops(D, A, mean, scale, gamma):
+    batch, t, n = A.shape
+    G = np.empty_like(A)
+    for s in range(batch):
+        for place in range(t):
+            sums, products = 0.0, 0.0
+            for k in range(n):
+                normal = (A[s, place, k] - mean[s, place]) * scale[s, place]
+                sums += gamma[k] * D[s, place, k]
+                products += gamma[k] * D[s, place, k] * normal
+            for k in range(n):
+                normal = (A[s, place, k] - mean[s, place]) * scale[s, place]
+                G[s, place, k] = scale[s, place] * (gamma[k] * D[s, place, k] - sums / n - normal * products / n)
+    return G
+
+
+@layernorm_backward.array_kernel
+def backward_array(D, A, mean, scale, gamma):
+    normal = A - mean[..., None]
+    normal *= scale[..., None]
+    G = D * gamma
+    of_mean, of_normal = G.mean(axis=2), (G * normal).mean(axis=2)
+    normal *= of_normal[..., None]
+    G -= of_mean[..., None]
+    G -= normal
+    G *= scale[..., None]
+    return G
+
+
+# ---- CUDA C
+
+SOURCE = cuda_beside(__file__)
+WARPS = ("(batch * t + 7) // 8",)  # a warp for each row; 8 warps a block
+for _operation in (layernorm_forward, layernorm_backward):
+    _operation.cuda_kernel("naive", SOURCE, over=("batch", "t"))
+    _operation.cuda_kernel("warp", SOURCE, grid=WARPS, default=True)
+layernorm_gradients.cuda_kernel("naive", SOURCE, over=("n",))
+layernorm_gradients.cuda_kernel("shared", SOURCE, grid=("(n + 31) // 32",), default=True)

@@ -1,0 +1,126 @@
+"""Layers register themselves: beside its passes, each class says what it is called in model files and in words.
+
+@registry.layer("globalpool", word="globalpool", wanted="globalpool, without numbers", images=True)
+class GlobalAveragePool: …
+"""
+
+import re
+from collections.abc import Callable
+from importlib import import_module
+from math import prod
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from nncourse.errors import CourseError, refuse_unknown
+
+Shape = tuple[int, ...]
+Class = TypeVar("Class", bound=type)
+
+MODULES = ("layers", "image_layers", "residual", "layer_norm")  # those of nncourse.model whose layers are registered
+MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
+N = r"(\d{1,9})"  # a whole number in a word
+
+
+def whole_numbers(found: re.Match[str]) -> tuple[float, ...]:
+    return tuple(map(int, found.groups()))
+
+
+class Form(NamedTuple):
+    """The words of one kind, such as pool3s2: how they are spelt. The class's `sizes` names their numbers.
+
+    word, pattern: their first letters, and all that they may look like.
+    wanted: the same in an error message.
+    below: a sample's shape before the layer -> the sizes of its description that follow from it.
+    numbers: the word's numbers, from the pattern's groups.
+    spelling: the word's numbers -> the shortest spelling; by default the word and its numbers with an x between them.
+    bare: what the description has in place of an activation if the next layer takes it over, as a batch normalisation
+        does; None if the layer keeps its own.
+    images: whether the layer needs images.
+    """
+
+    word: str
+    pattern: str
+    wanted: str
+    below: Callable[[Shape], dict[str, Any]] = lambda shape: {}
+    numbers: Callable[[re.Match[str]], tuple[float, ...]] = whole_numbers
+    spelling: Callable[..., str] | None = None
+    bare: dict[str, Any] | None = None
+    images: bool = False
+
+
+class Registered(NamedTuple):
+    """A word, or a kind of layers: how it is spelt, its class (None for an image), and what words_of() says."""
+
+    form: Form | None
+    layer: Any = None
+    label: str = ""
+
+    def says(self, what: str) -> Any:
+        """What the class says about itself, such as `takes_activation`; None if nothing."""
+        return getattr(self.layer, what, None)
+
+    def is_bare_below(self, above: "Registered") -> bool:
+        """Whether a layer above takes over the activation of this one."""
+        return bool(self.form and self.form.bare is not None and above.says("takes_over_activation"))
+
+
+KINDS: dict[str, Registered] = {}
+
+
+def layer(kind: str, label: str = "", word: str = "", **form: Any) -> Callable[[Class], Class]:
+    """Register a class of layers: its kind in model files, and what words_of() says instead, if given.
+
+    word, form: its word and the other fields of Form; without a word, make_network does not know it.
+    """
+
+    def register(found: Class) -> Class:
+        found.kind = kind  # type: ignore[attr-defined]
+        KINDS[kind] = Registered(Form(word, **{"pattern": word} | form) if word else None, found, label or kind)
+        return found
+
+    return register
+
+
+def registered() -> dict[str, Registered]:
+    """All kinds of layers: the course's, and those that others have registered."""
+    for name in MODULES:
+        import_module(f"nncourse.model.{name}")
+    return KINDS
+
+
+def rebuilt(about: dict[str, Any]) -> Any:
+    """The layer of a description, with parameters of the right shapes that take no memory yet."""
+    kind, known = str(about["kind"]), registered()
+    refuse_unknown("a layer", kind, sorted(known))
+    return known[kind].layer.from_description(about)
+
+
+def words_of(layer: Any) -> str:
+    """What a layer is, in a word: its kind, or the label that it is registered with.
+
+    >>> words_of(make_network([4, 2]).layers[0])
+    'dense'
+    """
+    kind: str = layer.describe()["kind"]
+    return registered()[kind].label if kind in registered() else kind
+
+
+# ---- for from_description()
+
+
+def zeros(*shape: int) -> np.ndarray:
+    """Zeros of that shape that take no memory. Raises CourseError for more than a network may have."""
+    if prod(shape) > MOST_WEIGHTS:
+        raise CourseError(f"wanted at most {MOST_WEIGHTS} weights in a layer; got {' x '.join(map(str, shape))}")
+    return np.broadcast_to(np.float32(0), shape)
+
+
+def whole(about: dict[str, Any], name: str, least: int = 0) -> int:
+    """A size in a description. Raises CourseError unless it is a whole number."""
+    number = about[name]
+    if type(number) is not int or number < least:
+        raise CourseError(
+            f"wanted a whole number of at least {least} for the {name} of a {about['kind']}; got {number!r}"
+        )
+    return number
