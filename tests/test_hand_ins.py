@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -229,3 +230,12 @@ def test_a_bomb_of_a_tar_is_not_unpacked(tmp_path, monkeypatch):
     group = put(tmp_path / "group", {"ada.tar.gz": tar({"zeros.bin": bytes(8 << 20), "sigmoid.numpy.py": SIGMOID})})
     (found,) = submission.find([group], KNOWN)
     assert "more than 1 MB" in found.reason and not found.texts
+
+
+def test_archives_in_archives_are_not_read_without_end(tmp_path):
+    inner = archive({f"{number}.zip": archive({"sigmoid.numpy.py": SIGMOID}) for number in range(100)})
+    group = put(tmp_path / "group", {"ada.zip": archive({f"{number}.zip": inner for number in range(100)})})
+    began = time.process_time()
+    (found,) = submission.find([group], KNOWN)
+    assert found.texts == {"sigmoid.numpy.py": SIGMOID} and time.process_time() - began < 20
+    assert any(f"more than {submission.MOST_ARCHIVES} archives" in note for note in found.notes)

@@ -7,6 +7,7 @@ import os
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -193,7 +194,7 @@ def test_a_verdict_with_a_strange_line_end_stays_in_the_journal(tmp_path):
 # ---- several files of one student
 
 
-def archive(files: dict[str, str]) -> bytes:
+def archive(files: Mapping[str, str | bytes]) -> bytes:
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as made:
         for name, content in files.items():
@@ -250,6 +251,16 @@ def test_of_one_exercise_twice_the_newer_counts_and_that_is_said(form, tmp_path)
     (found,) = submission.find([tmp_path / "group"], frozenset(("sigmoid.numpy.py",)))
     assert "# new" in found.texts["sigmoid.numpy.py"]
     assert any("old" in note or "new" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("form", SEVERAL)
+def test_a_platforms_archive_of_a_whole_class_is_read_as_its_folder_is(form, tmp_path):
+    files = SEVERAL[form] | {"Ana Roca_22_assignsubmission_file_sigmoid.numpy.py": SIGMOID.encode(), "__MACOSX/x": b""}
+    (tmp_path / "download.zip").write_bytes(archive(files))
+    found = submission.find([tmp_path / "download.zip"], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
+    ana, other = found
+    assert ana.student == "Ana Roca" and set(ana.texts) == {"sigmoid.numpy.py"} and not ana.notes
+    assert set(other.texts) == {"sigmoid.numpy.py", "mse.numpy.py"}
 
 
 def test_a_hand_in_without_anything_has_its_row():

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import count
 from pathlib import Path, PurePosixPath
 
 from nnclassroom.exercises.kept_kernels import ATTEMPTS, MOST_RECORD, MOST_TEXT, record_in
@@ -77,13 +78,36 @@ def _in(path: Path, known: Collection[str]) -> Iterator[Submission]:
     """The submissions of one path of the command line."""
     path = path.resolve()
     if not path.is_dir():
-        yield read(path, _student_of(path), known)
+        yield from caught(lambda: _of_class(path, known), lambda said: []) or [read(path, _student_of(path), known)]
     elif _is_one(path):
         yield read(path, printable(path.parent.name if path.name == "my_kernels" else path.name), known)
     else:
         for entry in sorted(path.iterdir()):
             if not is_hidden(entry.name):
                 yield read(entry, _student_of(entry), known)
+
+
+def _of_class(path: Path, known: Collection[str]) -> list[Submission]:
+    """The submissions in one archive of a whole class, as platforms offer it; none if it is one student's."""
+    if not is_archive(path.name):
+        return []
+    with pieces.opened(path) as found:
+        entries: dict[str, list[Piece]] = {}
+        for each in found:
+            entries.setdefault(each.place.parts[0], []).append(each)
+        named = [name for name in entries if not is_hidden(name)]
+        if not all(roster.person(stem_of(name)).number for name in named):
+            return []
+        return [_entry_of_class(name, entries[name], known) for name in sorted(named)]
+
+
+def _entry_of_class(name: str, found: Sequence[Piece], known: Collection[str]) -> Submission:
+    is_file = any(len(each.place.parts) == 1 for each in found)
+    made = Submission(printable(stem_of(name) if is_file else name), entry=printable(name))
+    own = [PurePosixPath(roster.file_of(name) if is_file else "/".join(each.place.parts[1:])) for each in found]
+    placed = [replace(each, place=place) for each, place in zip(found, own, strict=True)]
+    parts = caught(lambda: list(_parts(made, placed, known, 0.0)), lambda said: [replace(made, reason=said)])
+    return replace(together(parts), entry=made.entry, replaced=0)
 
 
 def _student_of(entry: Path) -> str:
@@ -129,7 +153,7 @@ def _read(path: Path, made: Submission, known: Collection[str]) -> Submission:
         with pieces.opened(path) as found:
             if path.is_file() and not is_archive(own):
                 found = [replace(found[0], place=PurePosixPath(own))]
-            parts = list(_parts(made, found, known, date if is_archive(own) and path.is_file() else 0.0, 0))
+            parts = list(_parts(made, found, known, date if is_archive(own) and path.is_file() else 0.0))
     except (OSError, ValueError) as error:
         return replace(made, reason=f"cannot be read: {reason_of(error)}")
     whole = together(parts)
@@ -137,24 +161,31 @@ def _read(path: Path, made: Submission, known: Collection[str]) -> Submission:
 
 
 def _parts(
-    made: Submission, found: Sequence[Piece], known: Collection[str], date: float, depth: int
+    made: Submission,
+    found: Sequence[Piece],
+    known: Collection[str],
+    date: float,
+    depth: int = 0,
+    numbers: Iterator[int] | None = None,
 ) -> Iterator[Submission]:
     """What is loose in a folder or an archive, and then what is in each archive there.
 
     date: of the archive; 0 in a folder, whose files have dates.
+    depth, numbers: in how many archives this is, and the number of the next one: a small file can hold very many.
     """
+    numbers = numbers or count()
     found = [each for each in found if not any(map(is_hidden, each.place.parts))]
     archives = [each for each in found if is_archive(each.place.name)]
     loose = _made(made, [each for each in found if each not in archives], known, date)
     if loose.texts or loose.problems or loose.attempts or loose.claims or not archives:
         yield loose
-    for number, each in enumerate(archives):
+    for each in archives:
         inner = replace(made, entry=printable(each.place.name))
-        if depth == DEEPEST or number >= MOST_ARCHIVES:
+        if depth == DEEPEST or next(numbers) >= MOST_ARCHIVES:
             yield replace(inner, reason=f"more than {MOST_ARCHIVES} archives, or more than {DEEPEST} inside each other")
             continue
         try:
-            yield from _parts(inner, pieces.inside(each), known, date or each.time, depth + 1)
+            yield from _parts(inner, pieces.inside(each), known, date or each.time, depth + 1, numbers)
         except (OSError, ValueError) as error:
             yield replace(inner, reason=f"cannot be read: {reason_of(error)}")
 
