@@ -1,13 +1,11 @@
 """One hand-in, whatever is in it and whatever the course does with it, stops nobody else's marking."""
 
 import csv
-import io
 import json
 import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from nnclassroom.marking.caught import FAILED, caught
 from nnclassroom.marking.grade import grade
 from nnclassroom.marking.hand_in import Submission
 from nncourse.errors import CourseError
+from tests.made_class import zipped as archive
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
 ERRORS = [
@@ -192,14 +191,6 @@ def test_a_verdict_with_a_strange_line_end_stays_in_the_journal(tmp_path):
 
 
 # ---- several files of one student
-
-
-def archive(files: Mapping[str, str | bytes]) -> bytes:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as made:
-        for name, content in files.items():
-            made.writestr(name, content)
-    return held.getvalue()
 
 
 MSE = "def mse(A, Y):\n    return np.sum((Y - A) ** 2) / (2 * len(A))\n"
