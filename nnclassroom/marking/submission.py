@@ -176,7 +176,7 @@ def _parts(
     numbers = numbers or count()
     found = [each for each in found if not any(map(is_hidden, each.place.parts))]
     archives = [each for each in found if is_archive(each.place.name)]
-    loose = _made(made, [each for each in found if each not in archives], known, date)
+    loose = _made(made, [each for each in found if not is_archive(each.place.name)], known, date)
     if loose.texts or loose.problems or loose.attempts or loose.claims or not archives:
         yield loose
     for each in archives:
