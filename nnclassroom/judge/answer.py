@@ -386,9 +386,8 @@ class TextProcess:
 
     def _print(self, answer: Mapping[str, Any]) -> None:
         if isinstance(printed := answer.get("printed"), str) and printed:
-            sys.stdout.write(
-                printed.encode("utf-8", "replace").decode()
-            )  # no halves of characters, which no file takes
+            whole = printed.encode("utf-8", "replace").decode()  # without halves of characters, which no file takes
+            sys.stdout.write(whole)
 
 
 def _said(said: Any) -> dict[str, Any]:

@@ -58,18 +58,18 @@ def together(given: Sequence[Submission]) -> Submission:
         about = [_older(each, number, with_texts, last) for number, each in enumerate(with_texts)]
     unread = [f"{each.entry} is not read: {each.reason}" for each in given if each.reason and not each.texts]
     attempts = [each.attempts for each in ordered if each.attempts]
+    with_problems = [each for each in given if not each.texts or each in counted]
     return replace(
         newest,
         texts={file: text for each in with_texts for file, text in each.texts.items()},
         attempts=attempts[-1] if attempts else {},
         claims={key: entry for each in ordered for key, entry in each.claims.items()},
-        problems=tuple(dict.fromkeys(said for each in given if each not in with_texts or each in counted
-                                     for said in each.problems if said != each.reason)),
+        problems=tuple(dict.fromkeys(p for each in with_problems for p in each.problems if p != each.reason)),
         notes=tuple(filter(None, [*(said for each in counted for said in each.notes), *about, *unread])),
         in_cells=sum(each.in_cells for each in counted),
         replaced=len(given) - len(counted),
         minutes=max(each.minutes for each in given),
-    )  # fmt: skip
+    )
 
 
 def _age(given: Submission) -> tuple[bool, float, str]:
