@@ -5,7 +5,7 @@
 [operation.kernel.right]  other right answers, written in unusual ways, each under its idea
 [operation.kernel.wrong]  wrong answers, each under its mistake
 
-An answer is a text, or has one of these: `text`; `body`, what follows the signature; or what makes it of another answer,
+An answer is a text, or has one of these: `text`; `body`, what follows the signature; or what makes it of another one,
 `of` that name (without it, of the exercise's own): the text that stood there, `was`, and what takes its place, `is`; or
 several such pairs, `changes`. Each replaces the first occurrence.
 
