@@ -5,7 +5,7 @@ import pytest
 from refusals import refused
 
 from cuda_on_cpu import emulate
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom import commands, timing
 from nnclassroom.figures import picture
 from nnclassroom.judge import check

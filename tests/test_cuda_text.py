@@ -20,7 +20,8 @@ from cuda_on_cpu.cache import cache_folder
 from cuda_on_cpu.errors import CudaCompileError, UserError
 from cuda_on_cpu.nvrtc import compile_check, readable_errors
 from cuda_on_cpu.program import why_no_compiler
-from cuda_on_cpu.source import CudaSource, constant_arrays, kernels_in, line_of, parameters, refuse_misspelt
+from cuda_on_cpu.source import constant_arrays, kernels_in, line_of, parameters, refuse_misspelt
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.judge.forbidden_cuda import forbidden
 from nnclassroom.notebook import cuda_cell

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cuda_on_cpu import emulate
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.exercises.hints import exercises
 from nnclassroom.exercises.nb06 import algorithm_1
 from nnclassroom.exercises.nb12 import all_reduce

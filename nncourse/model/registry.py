@@ -80,10 +80,9 @@ def layer(kind: str, label: str = "", word: str = "", **form: Any) -> Callable[[
         known = KINDS if found.__module__.startswith(__package__) else registered()
         for name, there in known.items():
             taken = f"kind {kind}" if name == kind else f"word {word}" if there.form and there.form.word == word else ""
-            if taken and _name_of(there.layer) != _name_of(found):
-                raise CourseError(
-                    f"the {taken} of {_name_of(found)} is taken by {_name_of(there.layer)}: choose another"
-                )
+            own, other = _name_of(found), _name_of(there.layer)
+            if taken and own != other:
+                raise CourseError(f"the {taken} of {own} is taken by {other}: choose another")
         found.kind = kind  # type: ignore[attr-defined]
         KINDS[kind] = Registered(Form(word, **{"pattern": word} | form) if word else None, found, label or kind)
         return found
