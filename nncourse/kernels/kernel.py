@@ -93,7 +93,7 @@ class CudaKernel(Kernel):
 
     def refuse_other_parameters(self) -> None:
         """CourseError if the function does not take what the operation hands to it."""
-        declared = [parameter.name for parameter in _launching().parameters(self.source, self.entry)]
+        declared = [parameter.name for parameter in launching().parameters(self.source, self.entry)]
         wanted = list(self.operation.cuda_arguments)
         if len(declared) != len(wanted) or (declared != wanted and sorted(declared) == sorted(wanted)):
             raise CourseError(f"{self.where}: {self.entry} takes {', '.join(declared)}; wanted {', '.join(wanted)}")
@@ -122,7 +122,7 @@ class CudaKernel(Kernel):
         if 0 not in grid:  # CUDA refuses an empty grid; then there is nothing to compute
             chosen = [passed[name] for name in operation.cuda_arguments]
             shared, constants = self.shared, self.constants
-            _launching().launch(
+            launching().launch(
                 self.source, self.entry, grid, self.block, chosen, shared, constants=constants, **emulator
             )
         if len(operation.results) == 1:
@@ -132,7 +132,7 @@ class CudaKernel(Kernel):
     def threads(self, *arguments: Any) -> int:
         """The number of threads of the launch for these arguments. CourseError if no GPU takes it."""
         grid = self._plan(arguments)[2]
-        _launching().refuse_unlaunchable(grid, self.block, self.shared, f"{self.source.file}: {self.entry}")
+        launching().refuse_unlaunchable(grid, self.block, self.shared, f"{self.source.file}: {self.entry}")
         return prod(grid) * prod(self.block)
 
     def covers(self, *arguments: Any) -> tuple[int, ...]:
@@ -176,7 +176,7 @@ class CudaKernel(Kernel):
 
 
 @cache
-def _launching() -> ModuleType:
+def launching() -> ModuleType:
     """The module that reads CUDA C and launches it. Most processes need neither it nor the eight that it imports."""
     from nncourse.cuda import launch
 
