@@ -10,9 +10,8 @@ from nncourse.kernels.operation import Operation
 
 # In the order of the course. A module that only adds kernels to another module's operations follows it.
 IMAGES = ("convolution", "convolution_backpropagation", "libraries.cudnn", "pooling", "dropout", "normalisation")
-MORE = ("layernorm", "residual", "update", "confusion")
-NAMES = ("neuron", "activations", "dense", "cost", "backpropagation", *IMAGES, *MORE)
-TOPICS = tuple(f"nncourse.kernels.{name}" for name in NAMES)
+OTHERS = ("layernorm", "residual", "update", "confusion")
+TOPICS = ("neuron", "activations", "dense", "cost", "backpropagation", *IMAGES, *OTHERS)
 
 
 # The modules of epochs/ by kind of network: those for the backends numpy and numba, and the others.
@@ -39,14 +38,14 @@ def defined_in(modules: Iterable[ModuleType]) -> dict[str, Operation]:
 
 
 def imported(name: str, index: Mapping[str, Iterable[str]]) -> Operation | None:
-    """The operation of that name, with the modules alone that an index lists it under; None if it lists none."""
+    """The operation of that name, from those modules alone that an index lists it under; None if it lists none."""
     modules = [import_module(module) for module, names in index.items() if name in names]
-    return defined_in(modules)[name] if modules else None
+    return defined_in(modules).get(name)
 
 
 def topics() -> tuple[ModuleType, ...]:
     """The modules of the operations that networks call."""
-    return tuple(map(import_module, TOPICS))
+    return tuple(import_module(f"nncourse.kernels.{name}") for name in TOPICS)
 
 
 def operations() -> dict[str, Operation]:
