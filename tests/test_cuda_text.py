@@ -433,7 +433,7 @@ def test_kind_6_the_emulators_compiler_names_no_folder(name, with_nvrtc, monkeyp
 
 def test_a_machine_that_runs_no_kernels_names_mistakes_all_the_same(monkeypatch):
     monkeypatch.setattr(emulate, "why_not", lambda: "it is a Mac")
-    monkeypatch.setattr("nnclassroom.judge.check.why_no_compiler", lambda: "it is a Mac")
+    monkeypatch.setattr("cuda_on_cpu.program.why_no_compiler", lambda: "it is a Mac")
     assert verdict(SIGMOID[:-2]).kind == "compile"
     assert verdict(SIGMOID).kind == "cannot be checked"
     if NO_NVRTC is None:

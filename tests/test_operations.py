@@ -215,12 +215,14 @@ SWAPPED = """extern "C" __global__ void dense_forward_tiled(
         {"source": CudaSource(SWAPPED.replace(", int n_out", ""), "own.cu")},
     ],
 )
-def test_registration_refuses_a_launch_that_cannot_be(wrong):
+def test_a_launch_that_cannot_be_is_refused_before_it_is_made(wrong):
+    """Sizes and blocks at the registration, parameters when the text is read."""
     own = Operation("own", "", "A (batch, n_in), W (n_out, n_in), b (n_out,) -> Z (batch, n_out)", None, None)
     right = {"source": dense_forward["tiled"].source, "function": "dense_forward_tiled", "block": (8, 8)}
     own.cuda_kernel("right", **right)
     with pytest.raises(CourseError):
         own.cuda_kernel("wrong", **(right | wrong))
+        own["wrong"].refuse_other_parameters()
 
 
 @pytest.mark.parametrize(
