@@ -21,6 +21,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cuda_on_cpu import emulate
 from nnclassroom.exercises import kept_kernels
@@ -29,6 +30,7 @@ from nnclassroom.judge import check
 from nnclassroom.notebook import cuda_cell
 from nncourse import device
 from nncourse.errors import CourseError
+from nncourse.kernels.operation import Operation
 
 # Operations that have another name today: old → new, and for kernels ("operation", "kernel") → kernel.
 RENAMED: dict[str, str] = {}
@@ -48,7 +50,7 @@ class Text:
     name: str
     operation: str
     kernel: str
-    fields: dict = field(hash=False)
+    fields: dict[str, Any] = field(hash=False)
     file: str = ""
 
 
@@ -70,22 +72,22 @@ def files(origin: str) -> Iterator[tuple[str, str]]:
                 yield path.relative_to(root).as_posix(), path.read_text("utf-8")
         return
     paths = git("ls-tree", "-r", "--name-only", origin, *(f"tests/{folder}" for folder in FOLDERS)).split()
-    for path in paths:
-        yield path.removeprefix("tests/"), git("show", f"{origin}:{path}")
+    for name in paths:
+        yield name.removeprefix("tests/"), git("show", f"{origin}:{name}")
 
 
 def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True, encoding="utf-8").stdout
 
 
-def answers(path: str, table: dict) -> Iterator[Text]:
+def answers(path: str, table: dict[str, Any]) -> Iterator[Text]:
     for kind, entries in table.items():
         for each in entries:
             name = each.get("mistake") or each.get("name") or each.get("idea") or "of the exercise"
             yield Text(kind, name, each["operation"], each["kernel"], each, path)
 
 
-def mutants(path: str, table: dict) -> Iterator[Text]:
+def mutants(path: str, table: dict[str, Any]) -> Iterator[Text]:
     """Those of epochs and peer are no texts for `check`: their names are told, as without a counterpart."""
     if path.count("/") > 1:
         yield from (Text("mutant", name, "", "", {}, path) for name in table)
@@ -123,7 +125,7 @@ def of_mutant(text: Text) -> check.Verdict:
     return check.check(kernel.operation, kernel, device="emulator")
 
 
-def of_answer(text: Text, operation, kernel: str) -> check.Verdict | None:
+def of_answer(text: Text, operation: Operation, kernel: str) -> check.Verdict | None:
     """As a notebook judges it. After a forgery a plainly wrong text is judged by the same session, where it has one."""
     launch, fields = None, text.fields
     source = filled(fields["text"])
@@ -188,7 +190,7 @@ def main() -> int:
     given = options.parse_args()
     k, n = map(int, given.part.split("/"))
     texts = [text for text in read(given.origin) if given.kind in (None, text.kind)][k - 1 :: n]
-    counts: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
+    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     otherwise, without, slow = [], [], []
     os.environ["NNCOURSE_MY_KERNELS"] = tempfile.mkdtemp()
     with multiprocessing.get_context("spawn").Pool(given.processes, maxtasksperchild=40) as pool:
