@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from nnclassroom.judge.answer_process.results import said_of
-from nnclassroom.judge.check import BROKEN_OFF, Returned, Runner, count_fault, form_fault, raised, returned, runner
+from nnclassroom.judge.compare import count_fault, form_fault
+from nnclassroom.judge.run import BROKEN_OFF, Returned, Runner, raised, returned, runner
 from nnclassroom.judge.verdict import Case, Fault
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Argument
