@@ -159,14 +159,14 @@ def out_of(
     operation: Operation,
     references: dict[str, np.ndarray],
     copied: Callable[[np.ndarray], Any] = lambda values: values,
-    fill: float = UNWRITTEN,
+    fill: float | np.float32 = UNWRITTEN,
 ) -> Any:
     """The `out` of a CUDA kernel: an unwritten array for each new result, passed through `copied`."""
     arrays = tuple(copied(unwritten(named, references[named.name].shape, fill)) for named in operation.shapes.new)
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def unwritten(result: Argument, shape: tuple[int, ...], fill: float = UNWRITTEN) -> np.ndarray:
+def unwritten(result: Argument, shape: tuple[int, ...], fill: float | np.float32 = UNWRITTEN) -> np.ndarray:
     """A result array of `fill`, or SENTINEL for integers, so that an element that is never written is detected."""
     return np.full(shape, fill if result.kind == "float" else SENTINEL, result.dtype)
 
