@@ -26,12 +26,11 @@ from cuda_on_cpu.emulate import ORDERS
 from cuda_on_cpu.errors import CudaCompileError
 from cuda_on_cpu.program import why_no_compiler
 from nnclassroom.judge import budget
-from nnclassroom.judge.answer_process.results import described
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (others take random_case from here)
 from nnclassroom.judge.compare import Call, first_wrong, wrong_result
 from nnclassroom.judge.diagnosis import explained
 from nnclassroom.judge.diagnosis.factor import confirmed
-from nnclassroom.judge.run import NOT_FOR_IT, Returned, Runner, is_plain, runner
+from nnclassroom.judge.run import NOT_FOR_IT, Returned, Runner, is_plain, returned, runner
 from nnclassroom.judge.time_limit import never_ends
 from nnclassroom.judge.tolerance import references_of, rounded_as
 from nnclassroom.judge.verdict import OPEN, RIGHT, UNCHECKED, Case, Fault, Verdict
@@ -180,11 +179,7 @@ def compare(
     operation: Operation, result: Any, references: dict[str, np.ndarray], arguments: tuple[Any, ...]
 ) -> str | None:
     """None if what a kernel returned in this process is right up to rounding; else what is wrong, in words."""
-    values = result if len(operation.results) > 1 and type(result) is tuple else (result,)
-    shown = [devices.to_device(value, "cpu") if hasattr(value, "dtype") else value for value in values]
-    arrays = [value if hasattr(value, "dtype") else None for value in shown]
-    about = [described(value, {}, []) for value in shown]
-    found = Returned(about, len(values) if len(values) > 1 else None, arrays, {}, [], arguments)
+    found = replace(returned(operation, result, arguments, arguments), in_place={})
     call = Call(operation, arguments, found, references)
     wrong = wrong_result(call)
     return str(explained(call, wrong)) if wrong else None

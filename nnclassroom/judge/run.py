@@ -19,7 +19,6 @@ from nnclassroom.judge.tolerance import references_of
 from nnclassroom.judge.verdict import OPEN, Case, Fault
 from nncourse import device as devices
 from nncourse.errors import CourseError, DoesNotFitError
-from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
@@ -161,14 +160,10 @@ def out_of(
     copied: Callable[[np.ndarray], Any] = lambda values: values,
     fill: float | np.float32 = UNWRITTEN,
 ) -> Any:
-    """The `out` of a CUDA kernel: an unwritten array for each new result, passed through `copied`."""
-    arrays = tuple(copied(unwritten(named, references[named.name].shape, fill)) for named in operation.shapes.new)
-    return arrays[0] if len(arrays) == 1 else arrays
-
-
-def unwritten(result: Argument, shape: tuple[int, ...], fill: float | np.float32 = UNWRITTEN) -> np.ndarray:
-    """A result array of `fill`, or SENTINEL for integers, so that an element that is never written is detected."""
-    return np.full(shape, fill if result.kind == "float" else SENTINEL, result.dtype)
+    """The `out` of a CUDA kernel: for each new result an array that shows what is never written, by `copied`."""
+    new = [(named, fill if named.kind == "float" else SENTINEL) for named in operation.shapes.new]
+    arrays = [copied(np.full(references[named.name].shape, value, named.dtype)) for named, value in new]
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
 def _guarded(guards: list[Any], values: np.ndarray, bits: int) -> Any:

@@ -1,10 +1,11 @@
 """What a call of an answer returned or raised, described without judging it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from .messages import Message
 from .talk import Remote
 
 LONGEST_TEXT = 300  # characters of an exception
@@ -13,9 +14,7 @@ SENTINEL, UNWRITTEN_BITS = -987654321, 0x7FC0F111
 UNWRITTEN: np.float32 = np.uint32(UNWRITTEN_BITS).view(np.float32)
 
 
-def described(
-    value: Any, arguments: Mapping[str, Any], earlier: Sequence[Any], array_type: type = np.ndarray
-) -> dict[str, Any]:
+def described(value: Any, arguments: Message, earlier: Sequence[Any], array_type: type = np.ndarray) -> Message:
     """A description of a result, without judging it: an array, a number, nothing, or the type's name of another value.
 
     `same`: the name of the argument that it is. `shares`: the name of the argument with which it shares memory, or "an
@@ -54,7 +53,7 @@ def _overlap(a: Any, b: Any) -> bool:
     return bool(a.data.ptr < b.data.ptr + b.nbytes and b.data.ptr < a.data.ptr + a.nbytes)
 
 
-def said_of(error: BaseException) -> dict[str, Any]:
+def said_of(error: BaseException) -> Message:
     """An exception's type and the first line of its text. Making the text may itself run hostile code."""
     try:
         text = (str(error).strip().splitlines() or [""])[0]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .guard import RefusedError
-from .messages import about_array, array_of, packed, unpacked
+from .messages import Message, about_array, array_of, packed, unpacked
 
 MOST_MESSAGE = 1 << 20  # bytes beside 8 times those of a result
 
@@ -42,13 +42,13 @@ class Talk:
         self.file = ""  # of the text
         self.most = 0  # bytes of one result
 
-    def receive(self) -> tuple[dict[str, Any], list[bytes]]:
+    def receive(self) -> tuple[Message, list[bytes]]:
         try:
             return unpacked(self._connection.recv_bytes())
         except (EOFError, ConnectionError):
             os._exit(0)  # the judge has gone
 
-    def send(self, message: dict[str, Any], blocks: Sequence[bytes] = ()) -> None:
+    def send(self, message: Message, blocks: Sequence[bytes] = ()) -> None:
         self._connection.send_bytes(packed(message, blocks))
 
     def ask(self, number: int, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
@@ -78,7 +78,7 @@ class Talk:
             frame = frame.f_back
         return frame.f_lineno if frame else 0
 
-    def about(self, value: Any, blocks: list[bytes]) -> dict[str, Any]:
+    def about(self, value: Any, blocks: list[bytes]) -> Message:
         """The description of a value that the text hands to a method."""
         if isinstance(value, Remote):
             return {"object": value._number}
