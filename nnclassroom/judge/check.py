@@ -22,10 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from cuda_on_cpu.emulate import ORDERS
 from cuda_on_cpu.errors import CudaCompileError
-from cuda_on_cpu.program import why_no_compiler
-from nnclassroom.judge import budget
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (others take random_case from here)
 from nnclassroom.judge.compare import Call, first_wrong, wrong_result
 from nnclassroom.judge.diagnosis import explained
@@ -76,8 +73,11 @@ def check(
     """
     kernel = operation.kernel_of(kernel, device)
     device = _place(operation, kernel, device)
-    if device == "emulator" and (reason := why_no_compiler()):
-        return Verdict(operation.name, kernel.name, UNCHECKED, {"said": reason})
+    if device == "emulator":
+        from cuda_on_cpu.program import why_no_compiler  # most checks never need the emulator
+
+        if reason := why_no_compiler():
+            return Verdict(operation.name, kernel.name, UNCHECKED, {"said": reason})
     fixed, too_many = 0, None
     if isinstance(kernel, CudaKernel):
         fixed, too_many = kernel.fixed_threads, partial(_too_many, kernel) if device == "emulator" else None
@@ -158,8 +158,11 @@ def judge(
             count += 1
     if left_out and count == 0:
         return say("launch", left_out.facts)
-    if device == "emulator" and (over := budget.exceeded(operation, name, run, more)):
-        return say(over[1].kind, over[1].facts, over[0])
+    if device == "emulator":
+        from nnclassroom.judge import budget  # it reads what the emulator records
+
+        if over := budget.exceeded(operation, name, run, more):
+            return say(over[1].kind, over[1].facts, over[0])
     return say(RIGHT, {"count": count, "device": device, "not finite": not_finite})
 
 
@@ -194,7 +197,8 @@ def _runs(case: Case, number: int, device: str, more: Mapping[str, Any]) -> Iter
     if device != "emulator":
         yield "", {}
         return
-    orders = (ORDERS[0], ORDERS[1 + number % 2]) if case.plain else (ORDERS[number % len(ORDERS)],)
+    orders = tuple(IN_ORDER)
+    orders = (orders[0], orders[1 + number % 2]) if case.plain else (orders[number % len(orders)],)
     for order in orders:
         yield IN_ORDER[order], {"order": order, "seed": 1 + number, "time_limit": LAUNCH_SECONDS, **more}
     if case.plain:

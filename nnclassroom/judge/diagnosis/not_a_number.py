@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cuda_on_cpu.program import UNSET
+from cuda_on_cpu.faults import UNSET
 from nnclassroom.judge.answer_process.results import SENTINEL, UNWRITTEN_BITS
 from nnclassroom.judge.compare import Call, Wrong
 from nnclassroom.judge.run import HUGE
