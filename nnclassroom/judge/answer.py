@@ -84,8 +84,8 @@ def check_text(
             return Verdict(operation.name, name, process.building.kind, process.building.facts)
         verdict = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", seed)
         if verdict:
-            verdict = process.noted(verdict, seed)
-            return verdict
+            noted: Verdict = process.noted(verdict, seed)
+            return noted
     case = verdict.case
     if verdict.kind == "wrong value" and case is not None and process.calls > 1:
         with process_of(operation, name, text, seconds, sandbox) as process:

@@ -24,9 +24,7 @@ import numpy as np
 
 from cuda_on_cpu.errors import CudaCompileError
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (others take random_case from here)
-from nnclassroom.judge.compare import Call, first_wrong, wrong_result
-from nnclassroom.judge.diagnosis import explained
-from nnclassroom.judge.diagnosis.factor import confirmed
+from nnclassroom.judge.compare import Call, Wrong, first_wrong, wrong_result
 from nnclassroom.judge.run import NOT_FOR_IT, Returned, Runner, is_plain, returned, runner
 from nnclassroom.judge.time_limit import never_ends
 from nnclassroom.judge.tolerance import references_of, rounded_as
@@ -146,6 +144,8 @@ def judge(
             if fault.kind == OPEN:
                 return say(OPEN) if count == 0 else say("raised", fault.facts, case, label)
             if fault.facts.get("alike"):
+                from nnclassroom.judge.diagnosis.factor import confirmed
+
                 finite = islice((other for other in tried if not other.not_finite), OTHER_CASES)
                 sizes_and_faults = (
                     (operation.sizes(*other.arguments), _fault(operation, other, run(other, options)))
@@ -175,7 +175,13 @@ def _fault(operation: Operation, case: Case, returned: Returned | Fault) -> Faul
     references = references_of(operation, case.arguments)
     call = Call(operation, case.arguments, returned, references, case.large)
     found = first_wrong(call)
-    return explained(call, found) if found else None
+    return _explained(call, found) if found else None
+
+
+def _explained(call: Call, found: Wrong | Fault) -> Fault:
+    from nnclassroom.judge.diagnosis import explained  # a right kernel needs none of it
+
+    return explained(call, found)
 
 
 def compare(
@@ -185,7 +191,7 @@ def compare(
     found = replace(returned(operation, result, arguments, arguments), in_place={})
     call = Call(operation, arguments, found, references)
     wrong = wrong_result(call)
-    return str(explained(call, wrong)) if wrong else None
+    return str(_explained(call, wrong)) if wrong else None
 
 
 def _runs(case: Case, number: int, device: str, more: Mapping[str, Any]) -> Iterator[Run]:
