@@ -86,7 +86,10 @@ READ = {
     "a Mac's .zip": ({"ada.zip": archive(MAC | {"my_kernels/sigmoid.numpy.py": SIGMOID})}, ""),
     "two folders": ({"ada.zip": archive({"a/sigmoid.numpy.py": SIGMOID, "b/sigmoid.numpy.py": SIGMOID})}, ""),
     # Texts as editors write them.
-    "a byte-order mark": ({"ada/sigmoid.numpy.py": b"\xef\xbb\xbf" + SIGMOID.encode()}, ""),
+    "a mark and the line ends of Windows": (
+        {"ada/sigmoid.numpy.py": b"\xef\xbb\xbf" + SIGMOID.replace("\n", "\r\n").encode()},
+        "",
+    ),
     "UTF-16": ({"ada/sigmoid.numpy.py": SIGMOID.encode("utf-16")}, ""),
     "a notebook with a byte-order mark": ({"ada.ipynb": b"\xef\xbb\xbf" + notebook()}, ""),
     "a notebook in UTF-16": ({"ada.ipynb": notebook().decode().encode("utf-16")}, ""),
@@ -105,7 +108,8 @@ READ = {
 def test_what_is_read(form, tmp_path):
     files, note = READ[form]
     (found,) = submission.find([put(tmp_path / "group", files)], KNOWN)
-    assert found.student == "ada" and "np.exp(-z)" in found.texts["sigmoid.numpy.py"]
+    text = found.texts["sigmoid.numpy.py"]
+    assert found.student == "ada" and "np.exp(-z)" in text and "\r" not in text
     assert not [said for said in found.problems if "is a link" not in said]
     assert any(note in each for each in found.notes) if note else not found.notes
     assert set(found.texts) <= {"sigmoid.numpy.py", "sigmoid.naive.cu"}
