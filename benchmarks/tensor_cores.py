@@ -184,7 +184,7 @@ def steps(
     ]
 
 
-# ---- README's tables
+# ---- docs/speed.md's tables
 
 
 def read(folder: Path) -> list[dict]:
