@@ -15,7 +15,7 @@ from book.files import Tree
 from book.markdown import part, table, without_dead_links
 from nnclassroom.handing_out.handout import clean
 
-INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/jupyterhub.md", "slurm/README.md")
+INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/answers.md", "docs/jupyterhub.md", "slurm/README.md")
 MORE = (
     "docs/install.md",
     "docs/command-line.md",
