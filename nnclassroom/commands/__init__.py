@@ -1,7 +1,8 @@
 """The command line. A mistake is one line on stderr, and status 2.
 
-Each command is a file here, with add_options(parser) and run(options), imported when the command is given. The
-handout's C program took --train and --test; its two command lines work here as they stand.
+Each command is a module with add_options(parser) and run(options), imported when the command is given: a file here, or
+an entry point of a package that may be missing. The handout's C program took --train and --test; its two command lines
+work here as they stand.
 """
 
 import os
@@ -9,6 +10,9 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from types import ModuleType
 
 from nnclassroom.arguments import Parser
 from nncourse import __version__
@@ -32,6 +36,9 @@ COMMANDS = {
     "nbval": "for instructors: run notebooks from top to bottom, as a test",
     "info": "devices, measured limits, versions",
 }
+
+# In packages that may be missing: pyproject.toml registers their modules as entry points.
+ELSEWHERE = {"handout": "nnmarking", "grade": "nnmarking"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,7 +72,7 @@ def _parsed(arguments: list[str]) -> Namespace:
     for command, words in COMMANDS.items():
         added = commands.add_parser(command, help=words)
         if arguments[:1] == [command]:
-            module = import_module(f"nnclassroom.commands.{command}")
+            module = module_of(command)
             module.add_options(added)
             added.set_defaults(run=module.run, arguments=arguments, spellings=added._option_string_actions)
     options, unknown = parser.parse_known_args(arguments)
@@ -73,3 +80,16 @@ def _parsed(arguments: list[str]) -> Namespace:
         guess = nearest(unknown[0], options.spellings)
         raise CourseError(f"{unknown[0]!r} is not understood{guess} (see nncourse {arguments[0]} --help)")
     return options
+
+
+def module_of(command: str) -> ModuleType:
+    """The module of a command. Raises CourseError for one whose package is missing here, or not registered."""
+    if command not in ELSEWHERE:
+        return import_module(f"nnclassroom.commands.{command}")
+    package = ELSEWHERE[command]
+    found = list(entry_points(group="nncourse.commands", name=command))
+    if not find_spec(package):
+        raise CourseError(f"{command} needs the package {package}, which is missing here: install the whole course")
+    if not found:
+        raise CourseError(f"{command} is not registered in this environment, which is older: run make setup")
+    return import_module(found[0].module)

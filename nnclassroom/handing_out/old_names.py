@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from nnclassroom.handing_out.handout import cell_hash, parsed
+from nnclassroom.handing_out.notebook_files import cell_hash, parsed
 from nncourse.errors import CourseError
 
 # A public name is imported from the first of these that has it.

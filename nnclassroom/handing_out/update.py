@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nnclassroom.handing_out import moved_cells, old_names
-from nnclassroom.handing_out.handout import MANIFEST, cell_hash, give_ids, language_info, parsed, to_bytes
+from nnclassroom.handing_out.notebook_files import MANIFEST, cell_hash, give_ids, language_info, parsed, to_bytes
 from nncourse.errors import CourseError, decoded, reason_of, write_atomically
 
 BACKUPS = "backups"

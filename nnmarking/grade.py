@@ -5,7 +5,6 @@ marks_feedback.zip, the class's list with the points, marks_roster.csv, and mark
 interrupted run continues. All but the journal depends only on the hand-ins, the course's version and the seed.
 """
 
-import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,25 +15,24 @@ from nnclassroom.exercises import exam_operations as definitions
 from nnclassroom.exercises import hints
 from nnclassroom.exercises.hints import Exercise
 from nnclassroom.exercises.solutions import solution_text
+from nnclassroom.handing_in.caught import caught
+from nnclassroom.handing_in.hand_in import Submission
+from nnclassroom.handing_in.kernel_files import file_of, launch_of
 from nnclassroom.judge import sandbox
 from nnclassroom.judge.answer import PROGRAM
 from nnclassroom.judge.kinds import kind_in_words
-from nnclassroom.marking import assignment, marks, pages, roster, submission
-from nnclassroom.marking.caught import caught
-from nnclassroom.marking.hand_in import Submission
-from nnclassroom.marking.marks import NOT_ASKED, Mark, Standing
-from nnclassroom.marking.queue import Journal, Judged, Task, Terms, judge_all
-from nnclassroom.marking.roster import Roster
-from nnclassroom.marking.similarity import NOT_COMPARED, Comparison, compared
 from nnclassroom.notebook import cuda_cell, exams
 from nnclassroom.version import course_version
 from nncourse import device as devices
 from nncourse.errors import CourseError, nearest, refuse_unwritable
-from nncourse.kernels.operation import Operation
 from nncourse.language import PACKAGES, ROOT
+from nnmarking import assignment, class_folder, marks, pages, roster
+from nnmarking.marks import NOT_ASKED, Mark, Standing
+from nnmarking.queue import Journal, Judged, Task, Terms, judge_all
+from nnmarking.roster import Roster
+from nnmarking.similarity import NOT_COMPARED, Comparison, compared
 
 GRACE = 1.0  # minutes beyond an examination's limit that nobody is told of
-FIRST_LINE = re.compile(r"// %%cuda\s+(.*)")
 # Verdicts that may be due to this machine and not to the answer.
 BY_HAND = ("crash", "time limit", "memory", "missing in the emulator")
 
@@ -73,7 +71,7 @@ def grade(
     points = marks.read_weights(weights or (None if given else marks.SUGGESTED), every, usual)
     exercises, deadline = assignment.chosen(every, only), assignment.deadline(due, late)
     known = roster.read(listed, say) if listed else None
-    submissions = submission.find(folders, frozenset(map(file_of, every)), known)
+    submissions = class_folder.find(folders, frozenset(map(file_of, every)), known)
     if not submissions:
         raise CourseError(f"{folders[0]}: wanted folders of kept kernels, one a student, or archives; found none")
     changed = marks.read_overrides(overrides, [e.key for e in every], say) if overrides else {}
@@ -187,11 +185,6 @@ def _of_nobody_read(changed: Iterable[tuple[str, str]], submissions: Sequence[Su
             yield f"nothing of {student} could be read; the points that you give count"
 
 
-def file_of(exercise: Exercise) -> str:
-    """The name of the file with an answer."""
-    return f"{exercise.key}.{'cu' if exams.is_cuda(exercise.kernel) else 'py'}"
-
-
 def _beside(out: Path, ending: str) -> Path:
     return out.with_name(out.stem + ending)
 
@@ -224,19 +217,6 @@ def _task(exercise: Exercise, text: str, terms: Terms) -> Task | Judged:
     operation = definitions.find(exercise.operation, terms.definitions)
     launch = launch_of(operation, exercise.kernel, text, terms.definitions)
     return Task(exercise.operation, exercise.kernel, text, launch)
-
-
-def launch_of(operation: Operation, kernel: str, text: str, definitions_text: str = "") -> dict:
-    """How a kernel is launched, as the first line of its text says: `// %%cuda sigmoid naive --block 256`.
-
-    definitions_text: of an examination's operations. CourseError for the first line of another exercise.
-    """
-    first = FIRST_LINE.match(text)
-    options = cuda_cell.parsed(first[1] if first else f"{operation.name} {kernel}")
-    named = definitions.find(options.operation, definitions_text).name
-    if (named, options.kernel) != (operation.name, kernel):
-        raise CourseError(f"its first line is of another exercise, {options.operation} {options.kernel}")
-    return cuda_cell.launch_options(operation, options)
 
 
 def _refuse_what_cannot_run(tasks: Iterable[Task]) -> None:

@@ -5,15 +5,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from nnclassroom.handing_out.own_copy import copy_name
 from nncourse.errors import CourseError
-from nncourse.language import ENGLISH, current
-
-COPY, COPIES = "my_notebooks", {"es": "mis_cuadernos"}  # folders of a student's copy, in English and other languages
-
-
-def copy_name(language: str) -> str:
-    """The folder of a student's copy of the notebooks in this language."""
-    return COPY if language == ENGLISH else COPIES.get(language, f"{COPY}_{language}")
+from nncourse.language import current
 
 
 def settings(root: Path) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """README.md of a hand-out, in the language of the course: what a student needs, and no link that leads out of it
 but to the repository, if its address is known.
 
-python -m nnclassroom.handing_out.readme        its text, for a hand-out in another language than this process's
+python -m nnmarking.readme        its text, for a hand-out in another language than this process's
 """
 
 import os
 import subprocess
 import sys
 
-from nnclassroom.handing_out.repository import hosts
 from nncourse.errors import CourseError
 from nncourse.language import ROOT, current
+from nnmarking.repository import hosts
 
 TEXT = """# Neural networks, from one neuron to CUDA kernels that you wrote
 

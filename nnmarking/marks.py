@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnclassroom.exercises.hints import Exercise
-from nnclassroom.marking import tables
-from nnclassroom.marking.hand_in import Submission
-from nnclassroom.marking.tables import Say
+from nnclassroom.handing_in.hand_in import Submission
 from nncourse.errors import CourseError, decoded, reason_of, refuse_unknown, write_atomically
 from nncourse.spreadsheets import number
+from nnmarking import tables
+from nnmarking.tables import Say
 
 TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
 SUGGESTED = Path(__file__).parent / "weights.toml"

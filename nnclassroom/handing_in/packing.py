@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.kept_kernels import MOST_RECORD, MOST_TEXT
-from nnclassroom.marking.submission import KERNEL_FILE, OTHERS, RECORD
+from nnclassroom.handing_in.submission import KERNEL_FILE, OTHERS, RECORD
 from nnclassroom.notebook.exams import QUESTIONS
 from nnclassroom.notebook.sitting import FOLDER
 from nnclassroom.version import course_version

@@ -16,8 +16,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from nnclassroom.exercises import kept_kernels
+from nnclassroom.handing_in.caught import caught
 from nnclassroom.judge.worker import Worker, WorkerError
-from nnclassroom.marking.caught import caught
 from nncourse.errors import CourseError, printable, reason_of
 
 # Wall time in seconds, many times what a check needs: the judge itself counts CPU time, so that a busy machine costs

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from nnclassroom.exercises import exam_operations as definitions
-from nnclassroom.handing_out.handout import language_info, packed, to_bytes
+from nnclassroom.handing_out.notebook_files import language_info, packed, to_bytes
 from nnclassroom.notebook import exams
 from nnclassroom.zips import refuse_other_name, write_zip
 from nncourse.errors import CourseError

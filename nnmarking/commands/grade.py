@@ -35,7 +35,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from nnclassroom.marking import grade
+    from nnmarking import grade
 
     if options.no_sandbox:
         print("--no-sandbox: every text runs with your rights, and could write its own marks")

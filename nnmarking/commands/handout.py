@@ -22,7 +22,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from nnclassroom.handing_out import examination, handout, hosted
+    from nnmarking import examination, handout, hosted
 
     if options.hosted != (options.wheel is not None):
         raise CourseError("--hosted and --wheel URL_OR_FILE go together: the notebooks install that wheel")

@@ -7,8 +7,8 @@ from pathlib import Path
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.marking import submission
-from nnclassroom.marking.grade import FIRST_LINE, file_of, launch_of
+from nnclassroom.handing_in import submission
+from nnclassroom.handing_in.kernel_files import FIRST_LINE, file_of, launch_of
 from nncourse.errors import CourseError
 
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from nnclassroom.handing_in.caught import caught
 from nnclassroom.judge.kinds import STATE_WORDS, kind_in_words
-from nnclassroom.marking.caught import caught
-from nnclassroom.marking.marks import NOT_ASKED, Mark, Standing
-from nnclassroom.marking.similarity import Comparison
 from nnclassroom.pages import document, page
 from nnclassroom.zips import write_zip
 from nncourse.errors import CourseError, reason_of, write_atomically
+from nnmarking.marks import NOT_ASKED, Mark, Standing
+from nnmarking.similarity import Comparison
 
 SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○", NOT_ASKED: "–"}
 COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}

@@ -2,18 +2,19 @@
 
 Each begins with a cell that installs the course's wheel where it is missing; on_host.py does the rest there.
 
-python -m nnclassroom.handing_out.hosted        the cell, for a hand-out in another language than this process's
+python -m nnmarking.hosted        the cell, for a hand-out in another language than this process's
 """
 
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from nnclassroom.handing_out.handout import TOP, clean, notebooks, packed, parsed, to_bytes
-from nnclassroom.handing_out.readme import in_language
+from nnclassroom.handing_out.notebook_files import clean, notebooks, packed, parsed, to_bytes
 from nnclassroom.zips import refuse_other_name, write_zip
 from nncourse import language as languages
 from nncourse.errors import CourseError, reason_of
+from nnmarking.handout import TOP
+from nnmarking.readme import in_language
 
 SETUP = """# Set-up for a hosted Jupyter: run this cell first, and again after each restart.
 import os, subprocess, sys

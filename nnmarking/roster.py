@@ -14,14 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnclassroom.marking import tables
-from nnclassroom.marking.tables import Row, Say
+from nnclassroom.handing_in.platform_names import Person, moodle_feedback, person
 from nncourse.errors import CourseError, write_atomically
 from nncourse.spreadsheets import number
+from nnmarking import tables
+from nnmarking.tables import Row, Say
 
-# How platforms name what they let you download: person, number, and for Canvas the number of the attachment.
-MOODLE = re.compile(r"(?P<name>[^_]+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL)
-CANVAS = re.compile(r"(?P<name>[^\W\d_]+)(?:_LATE)?_(?P<id>\d+)_(?P<attachment>\d+)_(?P<file>.+)", re.DOTALL)
 NAMES = ("name", "full name", "student", "student name", "nombre completo", "nombre y apellidos")
 PARTS = (("first name", "last name"), ("first name", "surname"), ("nombre", "apellido(s)"), ("nombre", "apellidos"))
 IDS = ("id", "identifier", "identificador", "id number", "número de id", "sis user id", "sis login id", "username")
@@ -33,34 +31,6 @@ NUMBERED = re.compile(r"(?:participant|participante)\s*(\d+)", re.IGNORECASE)
 NO_STUDENT = re.compile(r"\s*(points possible|student, test)", re.IGNORECASE)  # rows of Canvas
 NO_IDS = {"", "-", "–", "—", "0", "n/a", "na", "nan", "none", "null"}  # what stands where a student has no id
 MOST_TOKENS = 4  # of a name that are tried in every order
-
-
-@dataclass(frozen=True)
-class Person:
-    """Whom a hand-in is of, by its name: `Lovelace Ada_12345_assignsubmission_file_` is Lovelace Ada, 12345."""
-
-    name: str
-    number: str = ""
-    feedback: str = ""  # the name under which the platform takes a page back; "" where it did not name the hand-in
-
-
-def person(entry: str) -> Person:
-    """The person that an entry's name means: in Moodle's form, in Canvas's, or the name itself."""
-    if found := MOODLE.fullmatch(entry):
-        return Person(found["name"], found["id"], moodle_feedback(found["name"], found["id"]))
-    if found := CANVAS.fullmatch(entry):
-        return Person(found["name"], found["id"], f"{found['name']}_{found['id']}_{found['attachment']}_feedback.html")
-    return Person(entry)
-
-
-def file_of(entry: str) -> str:
-    """The student's own name of a file that a platform has named: `mse.numpy.py`; otherwise the name as it is."""
-    found = MOODLE.fullmatch(entry) or CANVAS.fullmatch(entry)
-    return (found and found["file"]) or entry
-
-
-def moodle_feedback(name: str, number: str) -> str:
-    return f"{name.replace('_', ' ')}_{number}_assignsubmission_file_feedback.html"
 
 
 @dataclass(frozen=True)
