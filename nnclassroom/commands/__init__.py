@@ -9,12 +9,9 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.metadata import entry_points
-from importlib.util import find_spec
-from types import ModuleType
 
 from nnclassroom.arguments import Parser
+from nnclassroom.commands.modules import module_of
 from nncourse import __version__
 from nncourse.errors import CourseError, nearest
 
@@ -36,9 +33,6 @@ COMMANDS = {
     "nbval": "for instructors: run notebooks from top to bottom, as a test",
     "info": "devices, measured limits, versions",
 }
-
-# In packages that may be missing: pyproject.toml registers their modules as entry points.
-ELSEWHERE = {"handout": "nnmarking", "grade": "nnmarking"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,16 +74,3 @@ def _parsed(arguments: list[str]) -> Namespace:
         guess = nearest(unknown[0], options.spellings)
         raise CourseError(f"{unknown[0]!r} is not understood{guess} (see nncourse {arguments[0]} --help)")
     return options
-
-
-def module_of(command: str) -> ModuleType:
-    """The module of a command. Raises CourseError for one whose package is missing here, or not registered."""
-    if command not in ELSEWHERE:
-        return import_module(f"nnclassroom.commands.{command}")
-    package = ELSEWHERE[command]
-    found = list(entry_points(group="nncourse.commands", name=command))
-    if not find_spec(package):
-        raise CourseError(f"{command} needs the package {package}, which is missing here: install the whole course")
-    if not found:
-        raise CourseError(f"{command} is not registered in this environment, which is older: run make setup")
-    return import_module(found[0].module)

@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from nnclassroom.experiment import numbers
-from nnclassroom.experiment.numbers import Experiment, Result, Row
-from nnclassroom.experiment.page_figures import figure_with_axes, style
 from nnclassroom.pages import image, paragraphs, table
 from nnclassroom.recorded_words import in_words
 from nncourse.parallel.energy import NOT_IDLE
+from nnexperiment import numbers
+from nnexperiment.numbers import Experiment, Result, Row
+from nnexperiment.page_figures import figure_with_axes, style
 
 EDPS = ("edp_used", "edp_above_idle", "edp_all")  # fields of numbers.Consumed
 EACH = 8  # most devices in a figure of the power

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nnclassroom.experiment.plan import Job, Plan, is_partial
 from nncourse import datasets
 from nncourse import device as devices
 from nncourse.calls import Array, Calls
@@ -15,6 +14,7 @@ from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_pieces, placed
 from nncourse.model.network import Network, training_step
 from nncourse.model.optimizers import SGD, Optimizer
+from nnexperiment.plan import Job, Plan, is_partial
 
 OnRows = Callable[[int], None]
 Pair = tuple[np.ndarray, np.ndarray]  # images and one-hot targets

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nnclassroom.experiment import numbers, page_accuracy, page_energy, page_times, page_unlike, thesis
-from nnclassroom.experiment.numbers import Experiment
-from nnclassroom.experiment.plan import MNIST, Plan, image_counts
 from nnclassroom.pages import document, paragraphs, table
 from nncourse import datasets_silhouettes
 from nncourse.errors import write_atomically
+from nnexperiment import numbers, page_accuracy, page_energy, page_times, page_unlike, thesis
+from nnexperiment.numbers import Experiment
+from nnexperiment.plan import MNIST, Plan, image_counts
 
 
 def written(path: Path, own: Experiment, *others: Experiment) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from nnclassroom.timing.training import CHECKED, Problem, Trainer, timed, written_out
 from nncourse.model.image_layers import AveragePool, Convolution, Flatten, GlobalAveragePool, MaxPool
 from nncourse.model.layers import Dense
 from nncourse.model.network import COSTS, Network
 from nncourse.model.optimizers import SGD, AdaGrad, Adam, RMSProp
 from nncourse.model.residual import Residual
 from nncourse.model.resnet import to_torchvision
+from nnexperiment.trainers.training import CHECKED, Problem, Trainer, timed, written_out
 
 
 def eager(device: str, channels_last: bool = False, threads: int | None = None) -> Callable[[Problem], Trainer]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nnclassroom.exercises.nb13 import amdahl_fit
-from nnclassroom.experiment.plan import Devices, Plan, image_counts
 from nncourse.parallel.energy import Energy, edp
+from nnexperiment.plan import Devices, Plan, image_counts
 
 Result = dict[str, Any]  # what run_job() returns
 

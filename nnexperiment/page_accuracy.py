@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from nnclassroom.experiment import numbers, thesis
-from nnclassroom.experiment.numbers import Curve, Experiment, Row
-from nnclassroom.experiment.page_figures import curves_and_times, curves_in_words, figure_with_axes, plot_curves
-from nnclassroom.experiment.page_times import seconds
 from nnclassroom.pages import image, paragraphs, table
+from nnexperiment import numbers, thesis
+from nnexperiment.numbers import Curve, Experiment, Row
+from nnexperiment.page_figures import curves_and_times, curves_in_words, figure_with_axes, plot_curves
+from nnexperiment.page_times import seconds
 
 COLLAPSE = 0.5  # of the best accuracy so far, below which a network has forgotten
 

@@ -1,10 +1,10 @@
 """The page's part on unequal devices that train together: the CPU beside GPUs, or a slow process beside a fast one."""
 
-from nnclassroom.experiment import numbers
-from nnclassroom.experiment.numbers import Experiment
-from nnclassroom.experiment.page_figures import curves_and_times, curves_in_words
-from nnclassroom.experiment.page_times import seconds
 from nnclassroom.pages import image, paragraphs, table
+from nnexperiment import numbers
+from nnexperiment.numbers import Experiment
+from nnexperiment.page_figures import curves_and_times, curves_in_words
+from nnexperiment.page_times import seconds
 
 
 def unlike(each: Experiment) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nnclassroom.timing.training import Problem, Trainer, timed, written_out
 from nncourse.model.image_layers import AveragePool, Convolution, Flatten, GlobalAveragePool, MaxPool
 from nncourse.model.layers import Dense, views
 from nncourse.model.network import COSTS
+from nnexperiment.trainers.training import Problem, Trainer, timed, written_out
 
 
 def scan(platform: str, pool: Callable | None = None) -> Callable[[Problem], Trainer]:

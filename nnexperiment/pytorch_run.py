@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from nnclassroom.experiment.training import Training
-from nnclassroom.timing.pytorch_training import flat, load, module, resnet_module
 from nncourse import device as devices
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
@@ -21,6 +19,8 @@ from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network
 from nncourse.model.residual import Residual
+from nnexperiment.trainers.pytorch_training import flat, load, module, resnet_module
+from nnexperiment.training import Training
 
 
 class PyTorchNetwork:

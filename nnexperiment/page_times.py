@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from nnclassroom.experiment import numbers
-from nnclassroom.experiment.numbers import Experiment, Row
-from nnclassroom.experiment.page_figures import figure_with_axes, plot_bars, style
 from nnclassroom.formats import duration
 from nnclassroom.pages import image, paragraphs, table
+from nnexperiment import numbers
+from nnexperiment.numbers import Experiment, Row
+from nnexperiment.page_figures import figure_with_axes, plot_bars, style
 
 SUSPECT = 1.05  # an efficiency above it
 HEADS = ("", "runs", "training", "validation", "test", "in all", "images/s", "S", "S of the loop", "E", "E, loop")

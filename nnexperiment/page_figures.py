@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnclassroom.experiment.numbers import Curve, Row
+from nnexperiment.numbers import Curve, Row
 
 
 def figure_with_axes(columns: int = 1, height: float = 3.6) -> tuple[Any, Any]:

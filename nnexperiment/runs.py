@@ -14,9 +14,17 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from nnclassroom.arguments import PROGRAM
-from nnclassroom.experiment.numbers import Experiment, Result
-from nnclassroom.experiment.one_run import run_job
-from nnclassroom.experiment.plan import (
+from nncourse import device as devices
+from nncourse.errors import CourseError, reason_of, write_atomically
+from nncourse.group import Group
+from nncourse.parallel.energy import meters_here
+from nncourse.parallel.launch import member, start
+from nncourse.parallel.launch.guard import INTERRUPTED, die_with_parent
+from nncourse.parallel.launch.heartbeat import Heartbeat
+from nncourse.threads import usable_cores
+from nnexperiment.numbers import Experiment, Result
+from nnexperiment.one_run import run_job
+from nnexperiment.plan import (
     WORDS,
     Devices,
     Job,
@@ -28,14 +36,6 @@ from nnclassroom.experiment.plan import (
     make_parts,
     save_parts,
 )
-from nncourse import device as devices
-from nncourse.errors import CourseError, reason_of, write_atomically
-from nncourse.group import Group
-from nncourse.parallel.energy import meters_here
-from nncourse.parallel.launch import member, start
-from nncourse.parallel.launch.guard import INTERRUPTED, die_with_parent
-from nncourse.parallel.launch.heartbeat import Heartbeat
-from nncourse.threads import usable_cores
 
 ADDED = ("runs", "batch_sizes", "pause", "cores")  # what may differ when an experiment is continued
 STARTING = 20.0  # seconds until a run computes, and after it

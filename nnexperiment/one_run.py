@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from nnclassroom.experiment.plan import AUTO, Job, Parts, Plan, is_partial, make_backend, make_experiment_network
-from nnclassroom.experiment.training import OnRows, Shown, Training, first_of, samples_of
 from nncourse import device as devices
 from nncourse.backend import Through
 from nncourse.calls import Calls
@@ -22,6 +20,8 @@ from nncourse.model.optimizers import SGD
 from nncourse.parallel.energy import LEAST, Meter, idle_power, measured
 from nncourse.parallel.hybrid import measured_shares
 from nncourse.threads import granted
+from nnexperiment.plan import AUTO, Job, Parts, Plan, is_partial, make_backend, make_experiment_network
+from nnexperiment.training import OnRows, Shown, Training, first_of, samples_of
 
 LARGEST = 31 << 20  # bytes
 LEAST_SLEEP = 2e-3  # seconds; shorter sleeps take longer than they should
@@ -139,7 +139,7 @@ def run_job(
 def to_train(first: Network, job: Job, backend: Calls, group: Group) -> tuple[Any, type[Training]]:
     """The network on the device, the same in all processes, and what trains it: the course, or PyTorch."""
     if job.devices.kind == "pytorch":
-        from nnclassroom.experiment.pytorch_run import PyTorchNetwork, PyTorchTraining
+        from nnexperiment.pytorch_run import PyTorchNetwork, PyTorchTraining
 
         return PyTorchNetwork(first, backend, group), PyTorchTraining
     network = first.on(backend)

@@ -88,10 +88,10 @@ def share_or_auto(text: str) -> float:
 
 
 def run(options: Namespace) -> int:
-    from nnclassroom.experiment import page as experiment_page
-    from nnclassroom.experiment import plan as experiment
-    from nnclassroom.experiment import runs
     from nncourse.parallel.launch import start
+    from nnexperiment import page as experiment_page
+    from nnexperiment import plan as experiment
+    from nnexperiment import runs
 
     if options.only:
         work = functools.partial(runs.run_here, options.out, options.only)
