@@ -125,6 +125,7 @@ def test_every_replacement_is_there():
         ),
         ("from nncourse.model.updates import make_update", ["import make_optimizer as make_update"]),
         ("from nncourse.classroom.course import no_such_thing", ["from nnclassroom.exercises.hints import no_such"]),
+        ("from nnclassroom.timing import networks, pytorch", ["from nnexperiment.trainers import networks", "pytorch"]),
         ("np.linalg.norm(update=3)", []),
     ],
 )

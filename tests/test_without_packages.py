@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nnclassroom.commands import COMMANDS
-from nnclassroom.commands.modules import ELSEWHERE, GROUP
+from nnclassroom.commands import COMMANDS, ELSEWHERE, GROUP
 from nncourse import __version__
 from nncourse.language import ROOT
 from nnmarking import handout

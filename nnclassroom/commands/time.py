@@ -3,8 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from nnclassroom.arguments import whole
-from nnclassroom.commands import check, networks
-from nnclassroom.commands.modules import module_of
+from nnclassroom.commands import check, module_of, networks
 from nncourse.errors import CourseError
 
 BATCH = 32  # of a network's step
