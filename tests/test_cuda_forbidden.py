@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cuda_on_cpu.source import CudaSource, parameters
+from cuda_on_cpu.source import parameters
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.judge.forbidden_cuda import forbidden
 
 KERNEL = 'extern "C" __global__ void f(float* a) {{\n    {}\n}}\n'

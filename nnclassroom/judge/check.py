@@ -24,10 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from cuda_on_cpu.emulate import ORDERS, EmulationError
-from cuda_on_cpu.nvrtc import CudaCompileError
-from cuda_on_cpu.program import UNSET, why_no_compiler
-from nnclassroom.judge import budget
+from cuda_on_cpu.errors import CudaCompileError
+from cuda_on_cpu.faults import UNSET, EmulationError
 from nnclassroom.judge.answer_process.results import SENTINEL, UNWRITTEN, described, is_locked, said_of
 from nnclassroom.judge.cases import cases, random_case  # noqa: F401  (notebooks take random_case from here)
 from nnclassroom.judge.clues import kind_of_nan, mistake_in, not_reached, numbers_of
@@ -126,8 +124,11 @@ def check(
     """
     kernel = operation.kernel_of(kernel, device)
     device = _place(operation, kernel, device)
-    if device == "emulator" and (reason := why_no_compiler()):
-        return Verdict(operation.name, kernel.name, UNCHECKED, {"said": reason})
+    if device == "emulator":
+        from cuda_on_cpu.program import why_no_compiler  # most checks never need the emulator
+
+        if reason := why_no_compiler():
+            return Verdict(operation.name, kernel.name, UNCHECKED, {"said": reason})
     run = runner(operation, kernel, device)
     launched = isinstance(kernel, CudaKernel)
     too_many = {"too_many": partial(_too_many, kernel)} if launched and device == "emulator" else {}
@@ -220,8 +221,11 @@ def judge(
             count += 1
     if left_out and count == 0:
         return say("launch", left_out.facts)
-    if device == "emulator" and (over := budget.exceeded(operation, name, run, more)):
-        return say(over[1].kind, over[1].facts, over[0])
+    if device == "emulator":
+        from nnclassroom.judge import budget  # it reads what the emulator records
+
+        if over := budget.exceeded(operation, name, run, more):
+            return say(over[1].kind, over[1].facts, over[0])
     return say(RIGHT, {"count": count, "device": device, "not finite": not_finite})
 
 
@@ -249,7 +253,8 @@ def _runs(case: Case, number: int, device: str) -> Iterator[Run]:
     if device != "emulator":
         yield "", {}
         return
-    orders = (ORDERS[0], ORDERS[1 + number % 2]) if case.plain else (ORDERS[number % len(ORDERS)],)
+    orders = tuple(IN_ORDER)
+    orders = (orders[0], orders[1 + number % 2]) if case.plain else (orders[number % len(orders)],)
     for order in orders:
         yield IN_ORDER[order], {"order": order, "seed": 1 + number, "time_limit": LAUNCH_SECONDS}
     if case.plain:

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from nnclassroom.judge.answer import TextProcess
+from nnclassroom.judge.answer import TextProcess, process_of
 from nnclassroom.judge.answer_process.messages import about_array
 from nnclassroom.judge.check import Returned
-from nnclassroom.judge.network_operation import NAMES, OPERATIONS, Asked, collected, listed, lists
+from nnclassroom.judge.network_operation import NAMES, OPERATIONS, Asked, NetworkOperation, collected, listed, lists
 from nnclassroom.judge.verdict import Case, Fault
 from nncourse.errors import CourseError
 
 
+@process_of.register(NetworkOperation)
 class NetworkProcess(TextProcess):
     """A process that holds one text, which is called with lists of arrays and a `k`."""
 
