@@ -25,7 +25,7 @@ def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | No
     A submission that cannot be read has a reason; the others are still read. All that is one student's is put together,
     as together() says. Raises CourseError for a missing path.
     """
-    entries = []
+    entries: list[Submission] = []
     for path in paths:
         if not path.exists():
             raise CourseError(f"{path}: wanted a folder of kept kernels, an archive of it, or a folder of such")
@@ -38,8 +38,9 @@ def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | No
         who = person(each.student)
         number = who.number or _number(listed, row)
         back = who.feedback or (listed.feedback(row) if listed and row is not None else "")
-        about = {"number": number, "row": row, "feedback": back, "notes": (*each.notes, *unlisted)}
-        found.setdefault(name, []).append(replace(each, student=name, **about))
+        notes = (*each.notes, *unlisted)
+        own = replace(each, student=name, number=number, row=row, feedback=back, notes=notes)
+        found.setdefault(name, []).append(own)
     if listed:
         for row, name in enumerate(listed.names):
             if name and name not in found:

@@ -6,6 +6,7 @@ interrupted run continues. All but the journal depends only on the hand-ins, the
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -110,7 +111,7 @@ def grade(
             answer = answers[each.student, exercise.key]
             judged = verdicts[answer.key(terms)] if isinstance(answer, Task) else answer
             override, reason = changed.get((each.student, exercise.key), (None, ""))
-            attempts = each.attempts.get(exercise.key, {}) if each.attempts else None
+            attempts = each.attempts.get(exercise.key, Counter()) if each.attempts else None
             state = judged.kind if judged.kind in ("right", "open", "missing") else "wrong"
             mark = Mark(each.student, exercise, state, judged.kind, judged.line, points[exercise.key], attempts)
             same = alike[exercise.key].said_of(each.student)
@@ -127,8 +128,8 @@ def grade(
     if known:
         for line in _written_back(out, known, standings, column):
             say(line)
-    if late := [f"{each.student}, {each.late}" for each in standings if each.late]:
-        say(f"late: {'; '.join(late)}")
+    if too_late := [f"{each.student}, {each.late}" for each in standings if each.late]:
+        say(f"late: {'; '.join(too_late)}")
     for line in _counted([each.submission for each in standings]):
         say(line)
     return every_mark

@@ -3,7 +3,8 @@
 import re
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -32,13 +33,14 @@ def write_feedback(folder: Path, standings: Sequence[Standing], title: str, vers
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise CourseError(f"{folder}: cannot be made: {reason_of(error)}") from None
-    written, uploaded = set(), {}
+    written: set[str] = set()
+    uploaded: dict[str, bytes] = {}
     for each in standings:
         name = _file_name(each.student, written)
         written.add(name)
-        body = caught(lambda each=each: feedback(each, title, version), lambda said: f"<p>{escape(said)}</p>")
+        body = caught(partial(feedback, each, title, version), lambda said: f"<p>{escape(said)}</p>")
         text = document(f"{each.student}: {title}", body)
-        write_atomically(folder / name, lambda new, text=text: new.write_text(text, "utf-8"))
+        write_atomically(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
         uploaded[each.submission.feedback or name] = text.encode("utf-8", "replace")
     for old in folder.glob("*.html"):
         if old.name not in written:
@@ -137,7 +139,7 @@ def _cell(mark: Mark) -> str:
 
 def _mistakes(marks: Sequence[Mark]) -> str:
     """For each exercise, the number of verdicts of each kind: of what was handed in, and of the attempts."""
-    found: dict[str, tuple[Counter, Counter]] = {}
+    found: dict[str, tuple[Counter[str], Counter[str]]] = {}
     for mark in marks:
         now, tried = found.setdefault(mark.exercise.key, (Counter(), Counter()))
         if mark.state == "wrong":
@@ -152,7 +154,7 @@ def _mistakes(marks: Sequence[Mark]) -> str:
     return f"<table>{head}{rows}</table>" if rows else _list(())
 
 
-def _counted(kinds: Counter) -> str:
+def _counted(kinds: Counter[str]) -> str:
     ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     return escape(", ".join(f"{kind_in_words(kind)} {count}×" for kind, count in ordered))
 
@@ -183,6 +185,6 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + more
 
 
-def _list(lines) -> str:
+def _list(lines: Iterable[str]) -> str:
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else "<p>None.</p>"

@@ -9,11 +9,12 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.handing_in.caught import caught
@@ -47,7 +48,7 @@ class Task:
     operation: str
     kernel: str
     text: str
-    launch: dict | None
+    launch: dict[str, Any] | None
 
     def key(self, terms: Terms) -> str:
         """A hash of everything that the verdict depends on."""
@@ -148,7 +149,7 @@ def _order(item: tuple[str, Task]) -> tuple[str, ...]:
     return task.operation, task.kernel, key
 
 
-def _run(tasks: Mapping[str, Task], terms: Terms, jobs: int) -> Iterator[tuple[str, Judged]]:
+def _run(tasks: Mapping[str, Task], terms: Terms, jobs: int) -> Generator[tuple[str, Judged], None, None]:
     """Judge with `jobs` workers; verdicts come in the order of completion. A crash ends only its own text."""
     workers = [Worker() for _ in range(jobs)]
     free: SimpleQueue[Worker] = SimpleQueue()

@@ -22,8 +22,8 @@ from nnmarking.tables import Row, Say
 
 NAMES = ("name", "full name", "student", "student name", "nombre completo", "nombre y apellidos")
 PARTS = (("first name", "last name"), ("first name", "surname"), ("nombre", "apellido(s)"), ("nombre", "apellidos"))
-IDS = ("id", "identifier", "identificador", "id number", "número de id", "sis user id", "sis login id", "username")
-IDS += ("login", "user", "usuario", "email address", "email", "dirección de correo", "correo")
+IDS: tuple[str, ...] = ("id", "identifier", "identificador", "id number", "número de id", "sis user id", "sis login id")
+IDS += ("username", "login", "user", "usuario", "email address", "email", "dirección de correo", "correo")
 GRADES = ("grade", "calificación")  # Moodle's columns
 MOST = ("maximum grade", "calificación máxima")
 CANVAS_COLUMNS = ("student", "id", "sis user id", "sis login id", "section")

@@ -1,6 +1,7 @@
 """Answers in the cells of a notebook that was handed in: the texts that the notebook would have kept."""
 
 import json
+from typing import Any
 
 from nnclassroom.notebook import cuda_cell, python_cell
 from nncourse.errors import CourseError, decoded
@@ -29,7 +30,7 @@ def answers(content: bytes) -> dict[str, str]:
     return found
 
 
-def _source(cell: dict) -> str:
+def _source(cell: dict[str, Any]) -> str:
     """A cell's text, without the halves of characters that JSON can hold and no file can."""
     given = cell.get("source", cell.get("input", ""))
     text = "".join(filter(lambda part: isinstance(part, str), given)) if isinstance(given, list) else given

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 MOST_NAMED = 3  # exercises in a note
 
@@ -14,8 +15,8 @@ class Submission:
 
     student: str
     texts: Mapping[str, str] = field(default_factory=dict)
-    attempts: Mapping[str, Counter] = field(default_factory=dict)  # "operation.kernel" -> number of verdicts by kind
-    claims: Mapping[str, dict] = field(default_factory=dict)  # what progress.json says of each "operation.kernel"
+    attempts: Mapping[str, Counter[str]] = field(default_factory=dict)  # by exercise: verdicts of each kind
+    claims: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # by exercise: what progress.json says
     reason: str = ""  # why nothing was read at all
     problems: tuple[str, ...] = ()  # what was not read: "file: reason"
     notes: tuple[str, ...] = ()  # what was read otherwise than it was named

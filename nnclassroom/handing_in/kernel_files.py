@@ -1,6 +1,7 @@
 """The file with an answer: its name, and how a kernel in CUDA C says by its first line that it is launched."""
 
 import re
+from typing import Any
 
 from nnclassroom.exercises import exam_operations as definitions
 from nnclassroom.exercises.hints import Exercise
@@ -16,7 +17,7 @@ def file_of(exercise: Exercise) -> str:
     return f"{exercise.key}.{'cu' if exams.is_cuda(exercise.kernel) else 'py'}"
 
 
-def launch_of(operation: Operation, kernel: str, text: str, definitions_text: str = "") -> dict:
+def launch_of(operation: Operation, kernel: str, text: str, definitions_text: str = "") -> dict[str, Any]:
     """How a kernel is launched, as the first line of its text says: `// %%cuda sigmoid naive --block 256`.
 
     definitions_text: of an examination's operations. CourseError for the first line of another exercise.

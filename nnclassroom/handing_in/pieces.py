@@ -17,8 +17,9 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, cast
 
 from nncourse.errors import at_most, printable, read_regular, reason_of
 
@@ -32,7 +33,7 @@ ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
 # The first bytes of forms that are not read, and of those that may be around a .tar.
 CLOSED = {b"Rar!": "RAR", b"7z\xbc\xaf": "7z", b"%PDF": "PDF"}
 AROUND_TAR: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
-    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
+    b"\x1f\x8b": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ": lzma.LZMAFile,
 }
@@ -116,7 +117,7 @@ def _in_archive(file: IO[bytes]) -> list[Piece]:
             raise ValueError(f"this is a {form} file: wanted a .zip or a .tar.gz")
     try:
         if head.startswith(b"PK"):
-            return _in_zip(zipfile.ZipFile(file))  # type: ignore[arg-type]
+            return _in_zip(zipfile.ZipFile(file))
         around = next((made for first, made in AROUND_TAR.items() if head.startswith(first)), None)
         return _in_tar(around(file) if around else file)
     except _RefusedError:
@@ -137,7 +138,7 @@ def _in_zip(archive: zipfile.ZipFile) -> list[Piece]:
             continue
         _refuse_more_than(MOST_ENTRIES, len(found))
         date = time.mktime((*entry.date_time, 0, 0, -1)) if _is_date(entry.date_time) else 0.0
-        found[place] = Piece(place, lambda most, entry=entry: _of_zip(archive, entry, most), date)
+        found[place] = Piece(place, partial(_of_zip, archive, entry), date)
     return list(found.values())
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from nnclassroom.exercises.kept_kernels import ATTEMPTS, MOST_RECORD, MOST_TEXT, record_in
 from nnclassroom.handing_in import cells, pieces, platform_names
@@ -105,7 +106,7 @@ class _Text:
     time: float
 
     @property
-    def rank(self) -> tuple:
+    def rank(self) -> tuple[Any, ...]:
         return self.kind, self.in_my_kernels, self.time, -self.place.count("/"), self.place
 
 
@@ -254,12 +255,12 @@ def _time(record: str | None) -> datetime | None:
         return None
 
 
-def _attempts(text: str | None) -> tuple[dict[str, Counter], float]:
+def _attempts(text: str | None) -> tuple[dict[str, Counter[str]], float]:
     """The number of recorded verdicts of each kind for each exercise, and the minutes from the first to the last.
 
     Other lines are ignored.
     """
-    found: dict[str, Counter] = {}
+    found: dict[str, Counter[str]] = {}
     times = []
     for line in (text or "").split("\n"):
         try:
@@ -268,6 +269,6 @@ def _attempts(text: str | None) -> tuple[dict[str, Counter], float]:
             continue
         if isinstance(entry, dict) and isinstance(entry.get("key"), str) and isinstance(entry.get("kind"), str):
             found.setdefault(entry["key"][:100], Counter())[entry["kind"][:40]] += 1
-            with contextlib.suppress(ValueError, TypeError, OverflowError):
-                times.append(datetime.fromisoformat(entry.get("date")).timestamp())
+            with contextlib.suppress(KeyError, ValueError, TypeError, OverflowError):
+                times.append(datetime.fromisoformat(entry["date"]).timestamp())
     return found, (max(times) - min(times)) / 60 if times else 0.0

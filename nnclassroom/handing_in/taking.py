@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
@@ -41,7 +42,7 @@ def take(path: Path) -> list[str]:
     return [*lines, f"{taken} of {len(given.texts)} taken; {stayed} are here already, or newer here"]
 
 
-def _kept(key: str, file: str, text: str, claim: Mapping, date: str) -> tuple[str, bool]:
+def _kept(key: str, file: str, text: str, claim: Mapping[str, Any], date: str) -> tuple[str, bool]:
     """A line about a text that was judged, and whether it was right and is kept."""
     operation_name, _, name = key.partition(".")
     try:

@@ -76,7 +76,7 @@ def _statements(text: str) -> list[ast.stmt]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of \s in a string
                 statements = ast.parse(part).body
-                ast.unparse(statements)  # is as deep as what is done with them
+                ast.unparse(ast.Module(statements, []))  # is as deep as what is done with them
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # what a cell may hold that is not Python
             continue
         found += statements
@@ -108,9 +108,9 @@ def _in_call(call: ast.Call) -> Iterator[tuple[str, str]]:
         yield ast.unparse(call), f"{ast.unparse(new)}, after {imported}"
     name = getattr(function, "attr", getattr(function, "id", ""))
     for keyword in call.keywords:
-        if new := table()["arguments"].get(f"{name}.{keyword.arg}"):
+        if today_called := table()["arguments"].get(f"{name}.{keyword.arg}"):
             value = ast.unparse(keyword.value)
-            yield f"{name}(…, {keyword.arg}={value})", f"{name}(…, {new}={value})"
+            yield f"{name}(…, {keyword.arg}={value})", f"{name}(…, {today_called}={value})"
 
 
 def today(module: str, name: str) -> tuple[str, str]:

@@ -53,6 +53,9 @@ def update(handout: Path, folder: Path) -> list[str]:
 class FileLine(str):
     """The line for a file that is new or was updated, if there is nothing else to say about it."""
 
+    name: str
+    is_new: bool
+
     def __new__(cls, name: str, is_new: bool) -> "FileLine":
         line = super().__new__(cls, f"new: {name}" if is_new else f"updated {name}")
         line.name, line.is_new = name, is_new
@@ -287,7 +290,7 @@ def _merged_notebook(copy: _Copy, name: str, content: bytes, is_new: bool) -> tu
     mine.cells, mine.nbformat_minor = cells, max(mine.nbformat_minor, new.nbformat_minor)
     if mine.metadata.get("language_info") == {"name": "python"}:  # of a copy that was not yet opened
         mine.metadata["language_info"] = language_info()
-    line = FileLine(name, is_new)
+    line: str = FileLine(name, is_new)
     if conflicts:
         line = f"{line}; in {len(conflicts)} cells both yours and the course's new text stand"
     return to_bytes(mine), line

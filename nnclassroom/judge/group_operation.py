@@ -159,8 +159,9 @@ def together(
             return Fault(fault.kind, {**fault.facts, "rank": rank})
     arrays: dict[str, np.ndarray] = {}
     for number, (named, shape) in enumerate(zip(operation.results, shapes, strict=True)):
-        rows = [_elements(named, number, member) for member in members]
-        if not all(row is not None and row.shape == shape and row.dtype == named.dtype for row in rows):
+        found = [_elements(named, number, member) for member in members]
+        rows = [row for row in found if row is not None and row.shape == shape and row.dtype == named.dtype]
+        if len(rows) < len(found):
             return BROKEN_OFF
         arrays[named.name] = np.stack(rows)
     meetings = [event.kind for event in world.events if event.rank == 0 and event.kind in MEETINGS]

@@ -1,5 +1,7 @@
 """What a call of an answer returned or raised, described without judging it."""
 
+from typing import Any
+
 import numpy as np
 
 from .talk import Remote
@@ -10,7 +12,9 @@ SENTINEL, UNWRITTEN_BITS = -987654321, 0x7FC0F111
 UNWRITTEN = np.array(UNWRITTEN_BITS, np.uint32).view(np.float32)[()]
 
 
-def described(value, arguments: dict, earlier: list, array_type: type = np.ndarray) -> dict:
+def described(
+    value: Any, arguments: dict[str, Any], earlier: list[Any], array_type: type = np.ndarray
+) -> dict[str, Any]:
     """A description of a result, without judging it: an array, a number, nothing, or the type's name of another value.
 
     `same`: the name of the argument that it is. `shares`: the name of the argument with which it shares memory, or "an
@@ -35,12 +39,12 @@ def described(value, arguments: dict, earlier: list, array_type: type = np.ndarr
     return {"what": "other", "type": kind.__name__[:60], "length": len(value) if kind in (tuple, list) else None}
 
 
-def is_locked(array) -> bool:
+def is_locked(array: Any) -> bool:
     """Whether an array cannot be written any more. CuPy's always can."""
     return not getattr(array.flags, "writeable", True)
 
 
-def _overlap(a, b) -> bool:
+def _overlap(a: Any, b: Any) -> bool:
     """Whether the memory ranges of two arrays overlap."""
     if type(a) is not type(b):
         return False
@@ -49,7 +53,7 @@ def _overlap(a, b) -> bool:
     return a.data.ptr < b.data.ptr + b.nbytes and b.data.ptr < a.data.ptr + a.nbytes
 
 
-def said_of(error: BaseException) -> dict:
+def said_of(error: BaseException) -> dict[str, Any]:
     """An exception's type and the first line of its text. Making the text may itself run hostile code."""
     try:
         text = (str(error).strip().splitlines() or [""])[0]
