@@ -96,11 +96,8 @@ def cases(operation: Operation, seed: int | None = None, fixed: int = 0) -> Iter
     fixed: the threads of a launch that does not grow with the sizes. Larger sizes show whether its threads loop.
     """
     rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
-    tried: Sequence[dict[str, Any]] = operation.trial.sizes_to_check
-    given = bool(tried)
-    usual = tried[0] if given else {}
-    if not given:
-        tried, usual = usual_sizes(operation)
+    own = operation.trial.sizes_to_check
+    given, (tried, usual) = bool(own), (own, own[0]) if own else usual_sizes(operation)
     turn = count()
     make = partial(make_case, operation, rng=rng, decided=True)
     for number, sizes in enumerate(tried):
@@ -114,9 +111,8 @@ def cases(operation: Operation, seed: int | None = None, fixed: int = 0) -> Iter
         for position, values in enumerate(KINDS[kind]):
             sizes = _sizes_for(operation, usual, values, given)
             yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
-        wide = _beyond_one_block(operation, tried, fixed)
-        for position, values in enumerate(BEYOND_ONE_BLOCK.get(kind, ())):
-            if wide:
+        if wide := _beyond_one_block(operation, tried, fixed):
+            for position, values in enumerate(BEYOND_ONE_BLOCK.get(kind, ())):
                 yield make(wide, values, axes=position, position=int(rng.integers(12)), turn=next(turn))
     yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
     most = max(ABOVE_16_BITS, fixed)

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from nnclassroom.judge.answer_process.results import said_of
-from nnclassroom.judge.check import BROKEN_OFF, Returned, Runner, count_fault, form_fault, raised, returned, runner
+from nnclassroom.judge.compare import count_fault, form_fault
+from nnclassroom.judge.run import BROKEN_OFF, Returned, Runner, raised, returned, runner
 from nnclassroom.judge.verdict import Case, Fault
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Argument
@@ -161,7 +162,7 @@ def together(
     for number, (named, shape) in enumerate(zip(operation.results, shapes, strict=True)):
         found = [_elements(named, number, member) for member in members]
         rows = [row for row in found if row is not None and row.shape == shape and row.dtype == named.dtype]
-        if len(rows) < len(found):
+        if len(rows) < len(members):
             return BROKEN_OFF
         arrays[named.name] = np.stack(rows)
     meetings = [event.kind for event in world.events if event.rank == 0 and event.kind in MEETINGS]

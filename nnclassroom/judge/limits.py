@@ -27,8 +27,8 @@ SYSTEM = ("/dev/null", "/dev/random", "/dev/urandom", "/sys/devices/system", "/p
 OF_A_GPU = ("/proc", "/sys", "/etc", "/run/nvidia-persistenced")
 NAMED = ("CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH")  # variables that name folders
 # The environment may hold secrets: only variables that begin so are passed on.
-PASSED: tuple[str, ...] = (*sandbox.PASSED, "HOME", "TMPDIR", "TZ", "LC_", "PYTHON", "NNCOURSE", "CUDA")
-PASSED += ("CUPY", "NVIDIA", "OMP", "KMP", "OPENBLAS", "MKL", "NUMBA", "CONDA", "LD_", "SLURM_CPUS")
+LIBRARIES = ("PYTHON", "CUDA", "CUPY", "NVIDIA", "OMP", "KMP", "OPENBLAS", "MKL", "NUMBA", "CONDA", "LD_")
+PASSED = (*sandbox.PASSED, *LIBRARIES, "HOME", "TMPDIR", "TZ", "LC_", "NNCOURSE", "SLURM_CPUS")
 
 
 def confined() -> bool:

@@ -8,8 +8,8 @@ import numpy as np
 
 from nnclassroom.judge.answer import TextProcess, process_of
 from nnclassroom.judge.answer_process.messages import about_array
-from nnclassroom.judge.check import Returned
 from nnclassroom.judge.network_operation import NAMES, OPERATIONS, Asked, NetworkOperation, collected, listed, lists
+from nnclassroom.judge.run import Returned
 from nnclassroom.judge.verdict import Case, Fault
 from nncourse.errors import CourseError
 

@@ -65,7 +65,7 @@ def _started(pid: int) -> Child:
     return Child(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
 
 
-def _ask(child: Child, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> tuple[Any, ...]:
+def _ask(child: Child, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Any:
     """The worker's answer: the result, the exception if one was raised, and the printed text."""
     try:
         child.connection.send((function, arguments, seconds))

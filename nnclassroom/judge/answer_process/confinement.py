@@ -212,7 +212,7 @@ def _version() -> int:
 def _called(number: int, *arguments: Any) -> int:
     """A system call's result. Raises OSError."""
     call = ctypes.CDLL(None, use_errno=True).syscall
-    result = call(
+    result: int = call(
         ctypes.c_long(number), *(ctypes.c_long(each) if isinstance(each, int) else each for each in arguments)
     )
     if result < 0:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 STARTS = ("subprocess.", "os.system", "os.fork", "os.exec", "os.posix_spawn", "os.spawn", "pty.", "os.startfile")
-CHANGES: tuple[str, ...] = ("os.kill", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink")
-CHANGES += ("os.truncate", "os.chmod", "os.chown", "os.utime", "os.putenv", "os.unsetenv", "shutil.", "socket.")
-CHANGES += ("signal.", "ctypes.", "sys.settrace", "sys.setprofile", "resource.setrlimit")
+OF_FILES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "shutil.")
+OF_RIGHTS = ("os.chmod", "os.chown", "os.utime", "os.putenv", "os.unsetenv", "resource.setrlimit")
+CHANGES = (*OF_FILES, *OF_RIGHTS, "os.kill", "socket.", "signal.", "ctypes.", "sys.settrace", "sys.setprofile")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -49,7 +49,7 @@ def guard(course: list[str], own: list[str], readable: list[str], libraries: boo
         if name.partition(".")[0] in course:
             refuse(name)
 
-    def opens(path: Any, flags: int) -> None:
+    def opens(path: object, flags: int) -> None:
         if not isinstance(path, (str, bytes)):
             return
         real = real_path(decoded(path))
