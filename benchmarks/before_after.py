@@ -99,9 +99,9 @@ def measure(folder: str, device: str, name: str, request: tuple) -> dict | float
     if folder not in sys.path[:1]:
         sys.path.insert(0, folder)
     import nncourse
-    from nnclassroom import timing
+    import nnexperiment
 
-    timing.__path__.append(str(ROOT / "nnclassroom" / "timing"))  # an older one lacks what contenders import
+    nnexperiment.__path__.append(str(ROOT / "nnexperiment"))  # an older one lacks what contenders import
     from benchmarks import contenders
     from nncourse import device as devices
 

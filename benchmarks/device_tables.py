@@ -5,9 +5,9 @@ Used by benchmarks.tables; not a command.
 
 from pathlib import Path
 
-from nnclassroom.experiment import numbers
-from nnclassroom.experiment.plan import Plan
-from nnclassroom.experiment.runs import experiments_in
+from nnexperiment import numbers
+from nnexperiment.plan import Plan
+from nnexperiment.runs import experiments_in
 
 Rows = list[list[str]]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import device_tables, devices_cpu, digits, network_tables, tensor_core_tables
 from benchmarks.saved import RESULTS
-from nnclassroom.timing.training import CHECKED
+from nnexperiment.trainers.training import CHECKED
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md")

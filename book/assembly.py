@@ -13,7 +13,7 @@ from book import front, live, notebook_pages, outputs, reference
 from book.editions import Edition
 from book.files import Tree
 from book.markdown import part, table, without_dead_links
-from nnclassroom.handing_out.handout import clean
+from nnclassroom.handing_out.notebook_files import clean
 
 INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/answers.md", "docs/jupyterhub.md", "slurm/README.md")
 MORE = (

@@ -16,14 +16,14 @@ from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
 from cuda_on_cpu import nvrtc
 from cuda_on_cpu.text import CudaSource
 from nnclassroom.judge import check
-from nnclassroom.timing import jax_training, pytorch_training
-from nnclassroom.timing.training import CHECKED, Trainer
 from nncourse import device
 from nncourse.architecture import DenseArchitecture
 from nncourse.epochs import dense_one_kernel
 from nncourse.epochs.dense import dense_sgd_epoch
 from nncourse.epochs.dense_one_kernel import CLUSTER, CLUSTERS, GRID, Chip, plan
 from nncourse.epochs.dense_plain import why_not
+from nnexperiment.trainers import jax_training, pytorch_training
+from nnexperiment.trainers.training import CHECKED, Trainer
 
 H200, SMALL = Chip(227 * 1024, 132, True), Chip(99 * 1024, 4, False)
 SIZES = DenseArchitecture((9, 7, 4, 2), ("sigmoid",) * 3, "mse")

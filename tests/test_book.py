@@ -20,9 +20,9 @@ from book.editions import edition
 from book.files import Tree
 from nnclassroom.exercises.catalogue import exercise_topics, find
 from nnclassroom.exercises.solutions import text_of
-from nnclassroom.handing_out import repository
 from nncourse.catalogue import defined_in, epoch_topics, topics
 from nncourse.errors import CourseError
+from nnmarking import repository
 from tools import book as book_tool
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,7 +1,8 @@
 """The command line. A mistake is one line on stderr, and status 2.
 
-Each command is a file here, with add_options(parser) and run(options), imported when the command is given. The
-handout's C program took --train and --test; its two command lines work here as they stand.
+Each command is a module with add_options(parser) and run(options), imported when the command is given: a file here, or
+an entry point of a package that may be missing. The handout's C program took --train and --test; its two command lines
+work here as they stand.
 """
 
 import os
@@ -9,6 +10,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 
 from nnclassroom.arguments import Parser
 from nncourse import __version__
@@ -31,6 +34,14 @@ COMMANDS = {
     "grade": "for instructors: mark what a class handed in",
     "nbval": "for instructors: run notebooks from top to bottom, as a test",
     "info": "show this machine's devices, limits and versions",
+}
+# In packages that may be missing: their entry points in pyproject.toml name the modules.
+GROUP = "nncourse.commands"
+ELSEWHERE = {
+    "experiment": "nnexperiment",
+    "grade": "nnmarking",
+    "handout": "nnmarking",
+    "time --network": "nnexperiment",
 }
 
 
@@ -65,7 +76,7 @@ def _parsed(arguments: list[str]) -> Namespace:
     for command, words in COMMANDS.items():
         added = commands.add_parser(command, help=words)
         if arguments[:1] == [command]:
-            module = import_module(f"nnclassroom.commands.{command}")
+            module = module_of(command)
             module.add_options(added)
             added.set_defaults(run=module.run, arguments=arguments, spellings=added._option_string_actions)
     options, unknown = parser.parse_known_args(arguments)
@@ -73,3 +84,17 @@ def _parsed(arguments: list[str]) -> Namespace:
         guess = nearest(unknown[0], options.spellings)
         raise CourseError(f"{unknown[0]!r} is not understood{guess} (see nncourse {arguments[0]} --help)")
     return options
+
+
+def module_of(command: str) -> ModuleType:
+    """The module of a command. CourseError for one whose package is missing here, or not registered."""
+    from importlib.metadata import entry_points  # here: few commands need it, and it is slow
+
+    package = ELSEWHERE.get(command)
+    if package is None:
+        return import_module(f"nnclassroom.commands.{command}")
+    if not find_spec(package):
+        raise CourseError(f"{command} needs the package {package}, which is missing here: install the whole course")
+    for found in entry_points(group=GROUP, name=command.replace(" --", "-")):
+        return import_module(found.module)
+    raise CourseError(f"{command} is not registered in this environment, which is older: run make setup")

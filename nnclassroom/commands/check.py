@@ -1,8 +1,15 @@
 """`nncourse check`: kernels against the reference."""
 
+from __future__ import annotations
+
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
 from nncourse.errors import refuse_unknown
+
+if TYPE_CHECKING:
+    from nncourse.kernels.kernel import Kernel
+    from nncourse.kernels.operation import Operation
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -20,7 +27,7 @@ def add_kernels(parser: ArgumentParser) -> None:
     )
 
 
-def chosen(options: Namespace) -> list:
+def chosen(options: Namespace) -> list[Operation]:
     """The operation that the options name, else all operations of the networks."""
     from nnclassroom.exercises.catalogue import find
     from nncourse.catalogue import epochs, operations
@@ -50,7 +57,7 @@ def run(options: Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _why_not(kernel, emulate: bool) -> str:
+def _why_not(kernel: Kernel, emulate: bool) -> str:
     """Why a kernel cannot be checked on this machine; "" if it can. CUDA C runs on a GPU or on the emulator."""
     from cuda_on_cpu import emulate as emulator
     from nncourse import device

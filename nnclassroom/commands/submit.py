@@ -10,7 +10,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from nnclassroom.marking import packing
+    from nnclassroom.handing_in import packing
 
     count = packing.pack(options.out, options.name)
     print(f"{options.out}: {count} {'kernel' if count == 1 else 'kernels'} to hand in")

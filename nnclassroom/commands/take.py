@@ -11,7 +11,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from nnclassroom.marking import taking
+    from nnclassroom.handing_in import taking
 
     print("\n".join(taking.take(options.file)))
     return 0
