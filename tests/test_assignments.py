@@ -10,8 +10,8 @@ from refusals import command_refused, refused
 
 from nnclassroom.commands import main
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.marking import assignment, roster
 from nncourse.errors import CourseError
+from nnmarking import assignment, roster
 from tests.made_class import table
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"

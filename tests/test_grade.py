@@ -19,11 +19,11 @@ from nnclassroom.exercises.hints import exercises
 from nnclassroom.judge import sandbox, words
 from nnclassroom.judge.kinds import KIND_WORDS
 from nnclassroom.judge.verdict import Verdict
-from nnclassroom.marking import grade as grade_module
-from nnclassroom.marking import queue, submission
-from nnclassroom.marking.grade import grade
 from nncourse.errors import CourseError
 from nncourse.parallel.simulation import faults as exchanges
+from nnmarking import class_folder, queue
+from nnmarking import grade as grade_module
+from nnmarking.grade import grade
 from tests.made_class import put, table, zipped
 from tools import points
 
@@ -261,7 +261,7 @@ def test_a_launch_is_read_from_the_text(emulator, tmp_path):
 
 def test_a_bomb_is_not_unpacked(tmp_path):
     bomb = zipped({"sigmoid.numpy.py": " " * (64 << 20), "output_delta.numpy.py": DELTA})
-    found = submission.find([put(tmp_path, {"eve.zip": bomb}) / "eve.zip"])[0]
+    found = class_folder.find([put(tmp_path, {"eve.zip": bomb}) / "eve.zip"])[0]
     assert "256 KB" in found.problem_of("sigmoid.numpy.py") and set(found.texts) == {"output_delta.numpy.py"}
 
 
@@ -274,7 +274,7 @@ def test_links_pipes_long_files_and_what_is_no_text_are_not_read(tmp_path):
     (folder / "step.numpy.py").write_text("#" * (257 << 10))
     (folder / "neuron.numpy.py").mkdir()
     (tmp_path / "group/mallory").symlink_to(tmp_path / "group/ada")
-    found = {each.student: each for each in submission.find([tmp_path / "group"])}
+    found = {each.student: each for each in class_folder.find([tmp_path / "group"])}
     assert set(found["eve"].texts) == {"output_delta.numpy.py"}
     for name in ("sigmoid.numpy.py", "softmax.numpy.py", "mse.numpy.py", "step.numpy.py", "neuron.numpy.py"):
         assert found["eve"].problem_of(name), name

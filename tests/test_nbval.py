@@ -7,7 +7,7 @@ from nbformat import v4
 from refusals import command_refused
 
 from nnclassroom.commands import main
-from nnclassroom.handing_out.handout import to_bytes
+from nnclassroom.handing_out.notebook_files import to_bytes
 from nncourse import language
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from nnclassroom.commands import main
+from nnclassroom.handing_in import pieces
+from nnclassroom.handing_in.caught import FAILED, caught
 from nnclassroom.judge import worker
-from nnclassroom.marking import pages, pieces, queue, similarity, submission
-from nnclassroom.marking.caught import FAILED, caught
-from nnclassroom.marking.grade import grade
 from nncourse.errors import CourseError
+from nnmarking import class_folder, pages, queue, similarity
+from nnmarking.grade import grade
 from tests.made_class import put, table
 from tests.made_class import zipped as archive
 
@@ -60,7 +61,7 @@ def failing(monkeypatch, place, name: str, error: Exception, about) -> None:
 def test_an_error_in_reading_becomes_the_reason_of_that_hand_in(error, group, tmp_path, monkeypatch):
     failing(monkeypatch, pieces, "opened", error, lambda path: path.name == "Luis Mora")
     assert states(tmp_path, group) == {"Ana Roca": "right", "Luis Mora": "missing"}
-    (given,) = (each for each in submission.find([group]) if each.student == "Luis Mora")
+    (given,) = (each for each in class_folder.find([group]) if each.student == "Luis Mora")
     assert given.reason and "\n" not in given.reason and "\x1b" not in given.reason
 
 
@@ -207,7 +208,7 @@ SEVERAL = {
 @pytest.mark.parametrize("form", SEVERAL)
 def test_several_files_of_a_student_are_one_hand_in(form, tmp_path):
     group = put(tmp_path / "group", SEVERAL[form])
-    (found,) = submission.find([group], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
+    (found,) = class_folder.find([group], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
     assert set(found.texts) == {"sigmoid.numpy.py", "mse.numpy.py"}
 
 
@@ -219,7 +220,7 @@ def test_of_one_exercise_twice_the_newer_counts_and_that_is_said(form, tmp_path)
         text = SIGMOID.replace("):\n", f"):  # {place}\n", 1)
         put(group, {name: notebook(HEAD + text) if "ipynb" in form else text})
         os.utime(group / name, (date, date))
-    (found,) = submission.find([group], frozenset(("sigmoid.numpy.py",)))
+    (found,) = class_folder.find([group], frozenset(("sigmoid.numpy.py",)))
     assert "# new" in found.texts["sigmoid.numpy.py"]
     assert any("old" in note or "new" in note for note in found.notes)
 
@@ -228,7 +229,7 @@ def test_of_one_exercise_twice_the_newer_counts_and_that_is_said(form, tmp_path)
 def test_a_platforms_archive_of_a_whole_class_is_read_as_its_folder_is(form, tmp_path):
     files = SEVERAL[form] | {"Ana Roca_22_assignsubmission_file_sigmoid.numpy.py": SIGMOID.encode(), "__MACOSX/x": b""}
     (tmp_path / "download.zip").write_bytes(archive(files))
-    found = submission.find([tmp_path / "download.zip"], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
+    found = class_folder.find([tmp_path / "download.zip"], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
     ana, other = found
     assert ana.student == "Ana Roca" and set(ana.texts) == {"sigmoid.numpy.py"} and not ana.notes
     assert set(other.texts) == {"sigmoid.numpy.py", "mse.numpy.py"}
