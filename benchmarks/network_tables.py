@@ -1,4 +1,4 @@
-"""README's tables of networks, from results/networks-MACHINE.json: one for each machine and number of threads.
+"""docs/speed.md's tables of networks, from results/networks-MACHINE.json: one for each machine and number of threads.
 
 Used by benchmarks.tables; not a command.
 """

@@ -2,7 +2,8 @@
 
 All in one process. Dense networks, sigmoid, mean squared error, float32 without TF32, data on the GPU. `naive` has the
 naive kernel of every operation, as the exercises ask for it. PyTorch's graph has 20 whole steps, as a recording has.
-All are first compared with a float64 reference. Writes results/recorded.json, which README.md and notebook 08 show.
+All are first compared with a float64 reference. Writes results/recorded.json, which README.md, docs/speed.md and
+notebook 08 show.
 """
 
 import argparse

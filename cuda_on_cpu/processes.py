@@ -7,8 +7,8 @@
 - Crash: EOFError or ConnectionError instead of an answer; then call status() and stderr().
 - End: end() kills it; so do garbage collection, the end of Python, and any exception in a conversation().
 
-The emulator's programs, the worker, the process of an answer and its nursery are children. CONTRIBUTING.md lists the
-processes that are not, with reasons.
+The emulator's programs, the worker, the process of an answer and its fork server are children. docs/architecture.md
+lists the processes that are not, with reasons.
 """
 
 import contextlib

@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 
 def add_options(parser: ArgumentParser) -> None:
     add_kernels(parser)
-    parser.add_argument("--emulate", action="store_true", help="CUDA kernels on the CPU emulator, even with a GPU")
+    parser.add_argument(
+        "--emulate", action="store_true", help="check CUDA kernels on the CPU emulator, even with a GPU"
+    )
 
 
 def add_kernels(parser: ArgumentParser) -> None:
     """The operation, or all, and its kernels, or all."""
-    parser.add_argument("operation", nargs="?")
-    parser.add_argument("--kernel", action="append", default=[], help="only this kernel")
+    parser.add_argument("operation", nargs="?", help="name of the operation (default: all operations of the networks)")
+    parser.add_argument(
+        "--kernel", action="append", default=[], help="name of a kernel to take alone; repeat it for several"
+    )
 
 
 def chosen(options: Namespace) -> list[Operation]:

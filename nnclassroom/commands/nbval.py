@@ -7,8 +7,10 @@ LIMIT = 300  # seconds for a cell
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("notebooks", nargs="*", metavar="02", help="by number or name (default: all)")
-    parser.add_argument("--solve", default="", metavar="all", help="with these exercises solved: sigmoid, or all")
+    parser.add_argument("notebooks", nargs="*", metavar="02", help="notebooks to run, by number or name (default: all)")
+    parser.add_argument(
+        "--solve", default="", metavar="all", help="exercises to run solved, such as sigmoid, or all (default: none)"
+    )
 
 
 def run(options: Namespace) -> int:

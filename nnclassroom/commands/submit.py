@@ -5,8 +5,8 @@ from pathlib import Path
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, required=True, metavar="ADA.ZIP", help="the file to hand in")
-    parser.add_argument("--name", default="", help="who hands it in")
+    parser.add_argument("--out", type=Path, required=True, metavar="ADA.ZIP", help="file to write and hand in")
+    parser.add_argument("--name", default="", help="your name, for the file")
 
 
 def run(options: Namespace) -> int:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="ADA.ZIP", help="what `nncourse submit` wrote on the other machine")
+    parser.add_argument(
+        "file", type=Path, metavar="ADA.ZIP", help="file that `nncourse submit` wrote on the other machine"
+    )
 
 
 def run(options: Namespace) -> int:

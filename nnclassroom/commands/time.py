@@ -12,13 +12,25 @@ BATCH = 32  # of a network's step
 def add_options(parser: ArgumentParser) -> None:
     check.add_kernels(parser)
     add = parser.add_argument
-    add("--size", action="append", default=[], metavar="NAME=N", help="batch=64, n_in=784, …")
-    add("--network", metavar="LAYERS", help="training steps beside PyTorch's and JAX's: 784,300,100,10, as for train")
-    add("--backend", help="of a network: numpy, numba, cupy or cuda (default cuda, or numpy and numba without a GPU)")
+    add("--size", action="append", default=[], metavar="NAME=N", help="size to time, such as batch=64 or n_in=784")
+    add(
+        "--network",
+        metavar="LAYERS",
+        help="network whose training steps to compare with PyTorch's and JAX's: 784,300,100,10, as for train",
+    )
+    add(
+        "--backend",
+        help="backend for --network: numpy, numba, cupy or cuda (default cuda, or without a GPU numpy and numba)",
+    )
     networks.add_kernels(parser)
     networks.add_steps(parser)
-    add("--batch-size", type=whole, help=f"samples of a step (default {BATCH})")
-    add("--threads", type=whole, metavar="N", help="on a CPU, for all (default: as many as each takes)")
+    add("--batch-size", type=whole, help=f"number of samples per step (default {BATCH})")
+    add(
+        "--threads",
+        type=whole,
+        metavar="N",
+        help="number of threads on a CPU, for all programs (default: each program's own choice)",
+    )
 
 
 def run(options: Namespace) -> int:

@@ -26,18 +26,33 @@ SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or 
 def add_options(parser: ArgumentParser) -> None:
     networks.add_options(parser)
     add = parser.add_argument
-    add("--layers", help="inputs and neurons a layer: 30,60,10,1; for images image1x28x28,conv4x2same,pool4,128,10")
-    add("--dropout", type=number, help="behind each hidden dense layer, the share that is left out")
-    add("--epochs", type=whole, default=100, help="default 100")
-    add("--batch-size", "--batch_number", "--batch_size", type=whole, help="of all processes together (default 10)")
-    add("--learning-rate", "--learning_rate", type=number, help="default: the optimizer's usual one, 0.1 for sgd")
+    add("--layers", help="inputs and neurons per layer: 30,60,10,1; for images image1x28x28,conv4x2same,pool4,128,10")
+    add("--dropout", type=number, help="dropout rate after each hidden dense layer: the share of activations set to 0")
+    add("--epochs", type=whole, default=100, help="number of epochs (default 100)")
+    add(
+        "--batch-size",
+        "--batch_number",
+        "--batch_size",
+        type=whole,
+        help="number of samples per step, of all processes together (default 10)",
+    )
+    add(
+        "--learning-rate",
+        "--learning_rate",
+        type=number,
+        help="learning rate (default: the optimizer's usual one, 0.1 for sgd)",
+    )
     networks.add_steps(parser)
-    add("--schedule", help=f"of the learning rate: {SCHEDULES} (default constant)")
-    add("--initialiser", help="xavier (default), he, normal or uniform")
-    add("--scaling", help="none, normalization or standardization (default)")
-    add("--validation", type=number, default=0.0, help="share of the samples kept out of training")
-    add("--resume", metavar="MODEL", help="go on training this model with its own layers, scaling, optimizer and rates")
-    add("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
+    add("--schedule", help=f"schedule of the learning rate: {SCHEDULES} (default constant)")
+    add("--initialiser", help="distribution of the first weights: xavier (default), he, normal or uniform")
+    add("--scaling", help="scaling of the inputs: none, normalization or standardization (default)")
+    add("--validation", type=number, default=0.0, help="share of the samples kept out of training (default 0)")
+    add(
+        "--resume",
+        metavar="MODEL",
+        help="model whose training to resume, with its own layers, scaling, optimizer and rates",
+    )
+    add("-s", "--seed", type=int, help="seed for the weights, the split and the order of samples (default 0)")
 
 
 def run(options: Namespace) -> int:

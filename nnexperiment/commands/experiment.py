@@ -12,69 +12,95 @@ from nncourse.errors import CourseError
 
 def add_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("network", help="resnet34, resnet18, small: one for trying, of two convolutions; or mnist: 784-192-10 on MNIST")
+    add(
+        "network",
+        help="network: resnet34, resnet18, small (two convolutions, for trying) or mnist (784-192-10 on MNIST)",
+    )
     add(
         "--devices",
         default="cpu,1,2",
-        help="cpu, cpu2 (two processes on the CPU), numbers of GPUs, group1 (one GPU, trained as several are), "
-        "cpu+1 (the CPU and a GPU), cpu+cpu (two unequal processes), pytorch2 (two GPUs by PyTorch's "
-        "DistributedDataParallel); default cpu,1,2; on a laptop cpu,cpu2",
+        help="environments to compare: cpu, cpu2 (two processes on the CPU), numbers of GPUs, group1 (one GPU, "
+        "trained as several are), cpu+1 (the CPU and a GPU), cpu+cpu (two unequal processes), pytorch2 "
+        "(two GPUs with PyTorch's DistributedDataParallel); on a laptop use cpu,cpu2 (default cpu,1,2)",
     )
     add(
         "--out",
         type=Path,
         required=True,
         metavar="FOLDER",
-        help="of the results; the same command again goes on where it was cut off",
+        help="folder for the results; run the same command again to resume",
     )
-    add("--runs", type=whole, default=3, help="of each kind (default 3)")
-    add("--epochs", type=whole, default=100, help="default 100")
+    add("--runs", type=whole, default=3, help="number of runs of each kind (default 3)")
+    add("--epochs", type=whole, default=100, help="number of epochs (default 100)")
     add(
         "--batch-size",
         type=wholes,
         default=(128,),
         dest="batch_sizes",
         metavar="NUMBERS",
-        help="one, or several such as 72,96,128; several devices train twice: so many images for each, and so many "
-        "together (default 128)",
+        help="batch size, or several separated by commas (72,96,128); with several devices each size runs twice, as "
+        "images per device and as images in total (default 128)",
     )
-    add("--learning-rate", type=number, default=0.05, help="of plain SGD (default 0.05)")
-    add("--images", type=whole, default=1000, help="of each class (default 1000)")
-    add("--size", default="148x197", metavar="HEIGHTxWIDTH", help="of the images (default 148x197)")
-    add("-s", "--seed", type=whole, default=0, help="for the images, the weights and the order (default 0)")
-    add("--validation", type=number, default=0.02, metavar="SHARE", help="of the images (default 0.02)")
-    add("--validate-every", type=whole, default=1, metavar="EPOCHS", help="default 1")
-    add("--validation-batch", type=whole, default=0, help="images at once; 0: as in training (default 0)")
+    add("--learning-rate", type=number, default=0.05, help="learning rate of plain SGD (default 0.05)")
+    add("--images", type=whole, default=1000, help="number of images in each class (default 1000)")
+    add("--size", default="148x197", metavar="HEIGHTxWIDTH", help="size of the images (default 148x197)")
+    add(
+        "-s",
+        "--seed",
+        type=whole,
+        default=0,
+        help="seed for the images, the weights and the order of images (default 0)",
+    )
+    add(
+        "--validation",
+        type=number,
+        default=0.02,
+        metavar="SHARE",
+        help="share of the images for validation (default 0.02)",
+    )
+    add("--validate-every", type=whole, default=1, metavar="EPOCHS", help="epochs between validations (default 1)")
+    add(
+        "--validation-batch",
+        type=whole,
+        default=0,
+        help="images per batch of a validation; 0: as in training (default 0)",
+    )
     add(
         "--cpu-share",
         type=share_or_auto,
         default=0.0,
         metavar="SHARE",
-        help="of a batch, beside GPUs or of the slower process; auto: by measured speeds (default auto)",
+        help="the CPU's or slower process's share of a batch; auto: from measured speeds (default auto)",
     )
-    add("--slow", type=number, default=3.0, help="how much slower the first process of cpu+cpu is made (default 3)")
-    add("--cpu-steps", type=whole, default=3, help="the CPU trains only so many steps, once; 0: all (default 3)")
+    add(
+        "--slow",
+        type=number,
+        default=3.0,
+        help="factor by which the first process of cpu+cpu is slowed down (default 3)",
+    )
+    add("--cpu-steps", type=whole, default=3, help="number of steps that the CPU trains, once; 0: all (default 3)")
     add(
         "--send",
         default="all",
         metavar="WAY",
-        help="images to the device: all, before (default), or batch by batch: batch",
+        help="when images go to the device: all (before training, default) or batch (batch by batch)",
     )
     add("--threads", type=whole, default=0, help=THREADS)
-    add("--pause", type=number, default=0.0, metavar="SECONDS", help="between two runs (default 0)")
+    add("--pause", type=number, default=0.0, metavar="SECONDS", help="pause between two runs (default 0)")
     add(
         "--limit",
         type=number,
         default=math.inf,
         metavar="SECONDS",
-        help="start no run that would not end in this time, as far as earlier ones tell (default: none)",
+        help="stop before a run that, judging by earlier ones, would not finish within SECONDS (default: no limit)",
     )
     add(
         "--patience",
         type=number,
         default=120.0,
         metavar="SECONDS",
-        help="a process that takes longer for a step, and longer than ever, has hung (default 120)",
+        help="treat a process as hung when a step takes longer than this and longer than any step before it "
+        "(default 120)",
     )
     add("--only", help=argparse.SUPPRESS)  # one of the runs, in a process of its own
 

@@ -8,30 +8,48 @@ from nnclassroom.arguments import number, whole
 
 def add_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("folders", nargs="+", type=Path, metavar="FOLDER", help="the class's folder of hand-ins, or one")
-    add("--out", type=Path, required=True, metavar="MARKS.CSV")
-    add("--only", default="", metavar="02,03", help="these notebooks or exercises, and no others")
+    add("folders", nargs="+", type=Path, metavar="FOLDER", help="folder with the hand-ins of a class, or one hand-in")
+    add(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="MARKS.CSV",
+        help="file for the marks; other files begin with its name",
+    )
+    add("--only", default="", metavar="02,03", help="notebooks or exercises to mark (default: all)")
     add(
         "--due",
         default="",
         metavar="2026-12-01T23:59",
-        help="by this machine's clock, or the end of a day, 2026-12-01; what came later is named",
+        help="deadline by this machine's clock; a date alone is the end of that day; later hand-ins are named",
     )
     add(
         "--late",
         type=number,
         default=0.0,
         metavar="PER_CENT",
-        help="of the points, lost for each day begun after --due",
+        help="per cent of the points lost for each day begun after --due (default 0)",
     )
-    add("--roster", type=Path, metavar="CLASS.CSV", help="the class's list, as Moodle or Canvas exports it")
-    add("--column", default="", help="of that list, for the points (default: Moodle's Grade, else points)")
-    add("--weights", type=Path, metavar="WEIGHTS.TOML", help="points by notebook and by exercise")
-    add("--seed", type=whole, help="of what is tried (default: at random, and written into the marks)")
-    add("--jobs", type=whole, default=2, help="texts judged at a time (default 2)")
-    add("--exercises", type=Path, metavar="EXAM.TOML", help="mark this examination, not the course")
-    add("--overrides", type=Path, metavar="CSV", help="student, exercise, points, reason")
-    add("--no-sandbox", action="store_true", help="run the texts with your own rights")
+    add("--roster", type=Path, metavar="CLASS.CSV", help="list of the class, as Moodle or Canvas exports it")
+    add(
+        "--column", default="", help="column of that list for the points (default: Moodle's Grade, or otherwise points)"
+    )
+    add(
+        "--weights",
+        type=Path,
+        metavar="WEIGHTS.TOML",
+        help="file with the points of notebooks and exercises (default: the suggested points)",
+    )
+    add("--seed", type=whole, help="seed for the cases to try (default: random, and written into the marks)")
+    add("--jobs", type=whole, default=2, help="number of submissions to judge in parallel (default 2)")
+    add("--exercises", type=Path, metavar="EXAM.TOML", help="file of an examination to mark instead of the course")
+    add(
+        "--overrides",
+        type=Path,
+        metavar="CSV",
+        help="file with marks changed by hand, with the columns student, exercise, points, reason",
+    )
+    add("--no-sandbox", action="store_true", help="run submissions with your own permissions, without a sandbox")
 
 
 def run(options: Namespace) -> int:
