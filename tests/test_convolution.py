@@ -46,13 +46,6 @@ def test_stride_and_padding(kernel):
     assert kernel(A, ones, none, 1, 0, 1)[0, 0].tolist() == [[14, 18, 22, 12], [30, 34, 38, 20], [19, 21, 23, 12]]
 
 
-def test_a_filter_as_large_as_the_image_is_a_dense_layer(kernel, rng):
-    A, W = rng.standard_normal((3, 2, 5, 5), np.float32), rng.standard_normal((4, 2, 5, 5), np.float32)
-    b = rng.standard_normal(4).astype(np.float32)
-    dense = A.reshape(3, -1) @ W.reshape(4, -1).T + b
-    np.testing.assert_allclose(kernel(A, W, b, 1, 0, 0).reshape(3, 4), dense, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("sizes", [(64, 8, 32, 32, 4, 5, 1, 2, 2), (1, 40, 90, 100, 3, 3, 1, 1, 1)])
 def test_numpy_never_copies_all_windows_at_once(sizes, rng):
     """Columns for the whole batch would take 52 MB and, in the second case, 13 MB for one image alone."""

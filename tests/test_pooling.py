@@ -57,20 +57,6 @@ def test_the_largest_and_their_places_are_pytorchs(kind, shape, rng):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=IDS)
-def test_gradients_of_the_largest_are_pytorchs(shape, rng):
-    torch = pytest.importorskip("torch")
-    A = images(shape, "ties", rng)
-    tensor = torch.from_numpy(A).requires_grad_()
-    Z = torch.nn.functional.max_pool2d(tensor, *shape[4:])
-    D = rng.standard_normal(Z.shape).astype(np.float32)
-    Z.backward(torch.from_numpy(D))
-    places = maxpool_forward["numpy"](A, *shape[4:])[1]
-    for kernel in backward_kernels().values():
-        G = kernel(D, places, *shape[2:])
-        np.testing.assert_allclose(G, tensor.grad.numpy(), rtol=1e-5, atol=1e-6, err_msg=kernel.name)
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=IDS)
 def test_means_and_their_gradients_are_pytorchs(shape, rng):
     torch = pytest.importorskip("torch")
     A, window = images(shape, "random", rng), shape[4:6]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nncourse.errors import CourseError
 from nncourse.model import words
 from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatten, MaxPool
-from nncourse.model.initialisers import INITIALISERS, initialised
+from nncourse.model.initialisers import INITIALISERS
 from nncourse.model.layers import Dense, LayerSequence
 from nncourse.model.network import Network, make_network, refuse_other_layers
 
@@ -211,13 +211,6 @@ def test_dense_layers_begin_as_ever(name):
         b = {"normal": rng.normal, "uniform": rng.uniform}.get(name, lambda size: np.zeros(size))(size=n_out)
         np.testing.assert_allclose(layer.W, W, rtol=1e-5, atol=1e-7)
         np.testing.assert_allclose(layer.b, b, rtol=1e-5)
-
-
-def test_layers_without_parameters_have_nothing_to_begin_with():
-    pool, rng = MaxPool(2), np.random.default_rng(1)
-    assert initialised(pool, "he", rng) is pool
-    with pytest.raises(CourseError):
-        initialised(pool, "zeros", rng)
 
 
 # ---- dropout behind dense layers, and comparison
