@@ -102,6 +102,18 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20)
 
 
+@pytest.fixture
+def csv_file(tmp_path):
+    """csv_file(content) writes a CSV file and returns its path."""
+
+    def write(content):
+        path = tmp_path / "data.csv"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
 @pytest.fixture(scope="session")
 def real_data():
     """The folder with the real CC and MNIST data and a model of the C program; skip where NNCOURSE_DATA names none."""

@@ -141,11 +141,6 @@ def test_numbers_out_of_range_are_refused(position, value):
         launch(SOURCE, "scalars", (1,), (1,), arguments)
 
 
-def test_an_unknown_kernel_is_refused():
-    with pytest.raises(CourseError, match="cuda/launched.cu: wanted a kernel"):
-        launch(SOURCE, "nothing", (1,), (1,), [])
-
-
 # ---- constant memory
 
 

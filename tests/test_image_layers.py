@@ -1,13 +1,12 @@
 """Layers for images, pooling, flatten and dropout: gradients, PyTorch as oracle, masks, shapes, memory."""
 
-import tracemalloc
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 import pytest
 from finite_differences import compare_gradients
-from fused_epochs import gradient_by_pytorch
+from memory import peak_of
 from random_layers import dense
 from trainings import same
 
@@ -49,18 +48,6 @@ def test_gradients_of_parameters_and_inputs_are_those_of_finite_differences(word
     network = make_network(f"image2x6x5,{words}", "tanh", initialiser="normal", seed=1)
     network = network.with_flat_parameters(0.6 * network.flat_parameters.astype(np.float64))
     compare_gradients(network, rng.normal(size=(3, 2, 6, 5)), rng.random((3, 2)), TURN)
-
-
-@pytest.mark.parametrize("words", [DIGITS_CNN, "image3x9x7,conv5x3p2s2,conv2x4,pool2,6,4"])
-def test_the_gradient_is_pytorchs(words, rng):
-    torch = pytest.importorskip("torch")
-    network = make_network(words, "relu", CROSS, seed=2)
-    X = rng.normal(size=(8, *network.input_shape)).astype(np.float32)
-    Y = np.eye(network.sizes[-1], dtype=np.float32)[rng.integers(0, network.sizes[-1], 8)]
-    wanted = gradient_by_pytorch(torch, network.architecture, network.flat_parameters, X, Y)
-    training_step(network, X, Y, 0.01, NUMPY)
-    assert np.abs(wanted).max() > 1e-2
-    np.testing.assert_allclose(network.flat_gradient, wanted, rtol=1e-3, atol=2e-6 * np.abs(wanted).max() + 1e-6)
 
 
 # ---- training
@@ -226,16 +213,6 @@ def test_rows_of_pixels_are_refused_with_advice(digits):
 
 
 # ---- memory
-
-
-def peak_of(call) -> int:
-    """The largest number of bytes that NumPy allocates during a call."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 WINDOWS = 10 << 20  # bytes: a convolution copies the windows of only some samples at a time

@@ -97,16 +97,6 @@ def test_outputs_cost_and_gradients_are_those_of_pytorch(sizes, batch, hidden, c
     assert relative_error(flat(backpropagation(network, X, Y, NUMPY)), wanted) < 1e-10
 
 
-def test_a_network_of_sizes():
-    network = make_network([30, 60, 10, 1], seed=3)
-    assert network.sizes == (30, 60, 10, 1)
-    assert network.activations == ("sigmoid", "sigmoid", "sigmoid")
-    assert [array.shape for array in network.parameters] == [(60, 30), (60,), (10, 60), (10,), (1, 10), (1,)]
-    assert {array.dtype for array in network.parameters} == {np.dtype(np.float32)}
-    assert make_network([4, 5, 3], "relu", "categorical_cross_entropy").activations == ("relu", "softmax")
-    assert make_network([4, 5, 3], ["relu", "identity"]).activations == ("relu", "identity")
-
-
 def test_predict_takes_samples_and_leaves_the_network_as_it_is(rng):
     network = make_network([3, 4, 2], seed=1)
     before = [array.copy() for array in network.parameters]

@@ -13,10 +13,9 @@ from nncourse.architecture import Windows
 from nncourse.backend import choose
 from nncourse.epochs.network import network_epoch
 from nncourse.errors import CourseError, DoesNotFitError
-from nncourse.kernels.update import sgd_update
 from nncourse.model import files, training
 from nncourse.model.layers import Dense, LayerSequence
-from nncourse.model.network import Network, backpropagation, make_network, training_step
+from nncourse.model.network import Network, make_network, training_step
 from nncourse.model.optimizers import OPTIMIZERS, Adam, make_optimizer, make_schedule
 from nncourse.model.training import train
 
@@ -101,21 +100,6 @@ def test_a_kept_adam_update_moves_parameters_unless_other_options_are_asked_for(
     for optimizer in (Adam(), Adam(0.9, 0.999, 1e-8), Adam(beta1=0.8), Adam(beta2=0.99), Adam(epsilon=1e-7)):
         optimizer.step(np.ones(3, "f"), np.ones(3, "f"), 0.1, Noting())
     assert called == ["adam_update"] * 2 + ["general_adam_update"] * 3
-
-
-@pytest.mark.parametrize("backend", STEPS)
-def test_plain_sgd_of_the_vector_is_that_of_each_array_bit_for_bit(moons, backend):
-    X, Y = moons
-    whole, by_array = (make_network([2, 6, 3, 1], seed=3) for _ in range(2))
-    for start in range(0, 50, 10):
-        rows = slice(start, start + 10)
-        training_step(whole, X[rows], Y[rows], 0.7, STEPS[backend])
-        found = backpropagation(by_array, X[rows], Y[rows], STEPS[backend])
-        for layer, gradients in zip(by_array.layers, found, strict=True):
-            for parameter, gradient in zip(layer.parameters, gradients, strict=True):
-                sgd_update[backend](parameter, gradient, 0.7)
-    assert whole.flat_parameters.tobytes() == by_array.flat_parameters.tobytes()
-    assert whole.flat_parameters.tobytes() != make_network([2, 6, 3, 1], seed=3).flat_parameters.tobytes()
 
 
 # ---- schedules

@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 
 from nnclassroom.exercises.nb12 import through_a_root
-from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.group import ALONE
-from nncourse.model.network import make_network
-from nncourse.model.training import train
 from nncourse.parallel.simulation import (
     ExchangeError,
     Link,
@@ -91,22 +87,6 @@ def test_every_run_is_the_same():
     first, second = (simulate(part, 4, link=Link(0.01)) for _ in range(2))
     assert first.results == second.results and first.events == second.events
     assert [sender for sender, _, _ in first.results[0]] == [1, 2, 1, 3, 1, 2, 3, 2, 3]
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_members_train_as_one_device_does(size):
-    rng = np.random.default_rng(0)
-    X, Y = rng.standard_normal((23, 6), dtype=np.float32), np.eye(3, dtype=np.float32)[rng.integers(0, 3, 23)]
-
-    def part(group):
-        network = make_network("6,5,3", seed=1)
-        train(network, X, Y, choose("numpy"), epochs=2, batch_size=7, learning_rate=0.5, group=group)
-        return network.flat_parameters.copy()
-
-    alone, members = part(ALONE), simulate(part, size).results
-    for parameters in members:
-        np.testing.assert_array_equal(parameters, members[0])
-        np.testing.assert_allclose(parameters, alone, atol=1e-5)
 
 
 # ---- clocks
