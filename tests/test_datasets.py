@@ -250,17 +250,8 @@ def test_load_fits_named_sets_to_a_network():
 
 def test_load_says_what_there_is():
     message = refused(load, "iris")
-    for name in (
-        "breast_cancer",
-        "digits",
-        "moons",
-        "credit_card_standin",
-        "mnist",
-        "fashion_mnist",
-        "mnist_sample",
-        "CSV file",
-    ):
-        assert name in message
+    names = *datasets.SHIPPED, *datasets.GENERATORS, "mnist", "fashion_mnist", datasets.SAMPLE, "CSV file"
+    assert all(name in message for name in names)
     assert "none.csv: a CSV file is wanted, but it cannot be read" in refused(load, "none.csv")
     assert "no part 'test'" in refused(load, "digits", part="test")
     refused(load, "x" * 5000)

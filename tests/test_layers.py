@@ -177,15 +177,6 @@ def test_large_sets_are_evaluated_in_pieces(monkeypatch, rng, name, most, at_onc
 # ---- descriptions
 
 
-@pytest.mark.parametrize(
-    "about",
-    [
-        {"kind": "dense", "n_in": 0, "n_out": 2, "activation": "relu"},
-        {"kind": "dense", "n_in": 3, "n_out": 2, "activation": "relux"},
-        {"kind": "sequence", "layers": []},
-        {"kind": "sequence", "layers": [{"kind": "pool"}]},
-    ],
-)
-def test_descriptions_that_are_refused(about):
-    with pytest.raises(CourseError):
-        rebuilt(about)
+@pytest.mark.parametrize("layers", [[], [{"kind": "pool"}]])
+def test_descriptions_that_are_refused(layers):
+    refused(rebuilt, {"kind": "sequence", "layers": layers})

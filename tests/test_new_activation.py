@@ -112,8 +112,3 @@ def test_its_models_are_saved_and_its_kernels_checked(swish, tmp_path):
     for operation in swish.values():
         for kernel in ("loops", "numpy", "numba"):
             assert check(operation, kernel), str(check(operation, kernel))
-
-
-def test_without_it_nothing_knows_the_name():
-    with pytest.raises(CourseError, match="swish"):
-        make_network([3, 5, 2], "swish")
