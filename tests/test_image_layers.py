@@ -83,17 +83,6 @@ def resumed_exactly(digits, words, kind, backend):
 # ---- fused epochs by one kernel
 
 
-@pytest.mark.parametrize("kind", (Adam, SGD))
-def test_a_kernel_for_whole_epochs_takes_the_same_steps(digits, kind):
-    fused, steps = (trained(digits, SMALL, kind(), 3, backend) for backend in (choose("numpy"), NUMPY))
-    assert (fused[2].kernel, steps[2].kernel, fused[2].note, steps[2].note) == ("numpy", "steps", "", "")
-    assert fused[1].steps == steps[1].steps == 3 * 7
-    np.testing.assert_allclose(fused[0].flat_parameters, steps[0].flat_parameters, rtol=1e-3, atol=1e-4)
-    assert fused[1].state.keys() == steps[1].state.keys()
-    for name, array in steps[1].state.items():
-        np.testing.assert_allclose(fused[1].state[name], array, rtol=1e-2, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("words", "optimizer", "kernel"),
     [
