@@ -114,6 +114,22 @@ def csv_file(tmp_path):
     return write
 
 
+@pytest.fixture
+def data_folder(tmp_path, monkeypatch):
+    """The empty folder that NNCOURSE_DATA names; the course has the sample of MNIST only."""
+    import shutil
+
+    from nncourse import datasets
+
+    own = tmp_path / "course"
+    shutil.copytree(datasets.FOLDER / datasets.SAMPLE, own / datasets.SAMPLE)
+    shutil.copy(datasets.FOLDER / "mirrors.json", own)
+    monkeypatch.setattr(datasets, "FOLDER", own)
+    monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
 @pytest.fixture(scope="session")
 def real_data():
     """The folder with the real CC and MNIST data and a model of the C program; skip where NNCOURSE_DATA names none."""

@@ -58,13 +58,6 @@ GIVEN = {
 }
 
 
-@needs_emulator
-@pytest.mark.parametrize("name", GIVEN)
-def test_kind_4_text_that_nvrtc_compiles_is_right(name):
-    found = verdict(GIVEN[name])
-    assert found, found.line
-
-
 FORMS = {
     **GIVEN,
     "maybe_unused": 'extern "C" __global__ void sigmoid(const float* z, float* a, [[maybe_unused]] int n) {\n' + BODY,
@@ -113,8 +106,11 @@ def test_kind_4_kernels_and_parameters_are_read(name):
         assert "sigmoid" in compile_check(source_of(text))
 
 
+EMULATED = "blank after a backslash", "macro with arguments", "linkage by a macro", "digraphs"
+
+
 @needs_emulator
-@pytest.mark.parametrize("name", ["blank after a backslash", "macro with arguments", "linkage by a macro", "digraphs"])
+@pytest.mark.parametrize("name", [*GIVEN, *EMULATED])
 def test_kind_4_the_emulator_takes_it_as_nvrtc_does(name):
     found = verdict(FORMS[name])
     assert found, found.line

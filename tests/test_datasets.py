@@ -7,7 +7,6 @@ import http.server
 import json
 import math
 import os
-import shutil
 import struct
 import threading
 from contextlib import contextmanager
@@ -465,16 +464,10 @@ def test_mnist_from_the_data_folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def no_mnist(tmp_path, monkeypatch) -> Path:
-    """The folder that NNCOURSE_DATA names. MNIST is neither there nor in the package, and must not be fetched."""
-    own = tmp_path / "datasets"
-    own.mkdir()
-    shutil.copytree(datasets.FOLDER / datasets.SAMPLE, own / datasets.SAMPLE)
-    shutil.copy(datasets.FOLDER / "mirrors.json", own)
-    monkeypatch.setattr(datasets, "FOLDER", own)
+def no_mnist(data_folder, monkeypatch) -> Path:
+    """The data folder. MNIST is neither there nor in the package, and must not be fetched."""
     monkeypatch.setattr(datasets_idx, "fetch", lambda *arguments: pytest.fail("it was fetched"))
-    monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path / "data"))
-    return tmp_path / "data"
+    return data_folder
 
 
 def test_some_of_its_digits_stand_in_for_mnist_and_say_so(no_mnist):

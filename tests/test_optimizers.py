@@ -243,8 +243,7 @@ def test_the_text_form_takes_only_optimizers_without_a_memory(tmp_path, moons, k
         model = files.load(path)
         assert same((network, optimizer), (model.network, model.optimizer)) and model.optimizer.l2 == optimizer.l2
         return
-    with pytest.raises(CourseError, match=r"\.npz"):
-        files.save(files.Model(network, optimizer=optimizer), path)
+    assert ".npz" in refused(files.save, files.Model(network, optimizer=optimizer), path)
     assert not path.exists()
 
 
@@ -314,8 +313,7 @@ def test_a_fused_epoch_is_for_dense_networks_only(moons):
     assert train(nested, *moons, choose("numpy"), epochs=1).kernel == "steps"
     assert train(dense, *moons, choose("numpy"), epochs=1).kernel == "numpy"
     np.testing.assert_allclose(nested.flat_parameters, dense.flat_parameters, rtol=1e-5, atol=1e-6)
-    with pytest.raises(CourseError):
-        train(nested, *moons, choose("numpy", dense_sgd_epoch="numpy"), epochs=1)
+    refused(train, nested, *moons, choose("numpy", dense_sgd_epoch="numpy"), epochs=1)
 
 
 class Watched:

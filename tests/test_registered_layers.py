@@ -431,8 +431,7 @@ def test_a_layer_derived_from_a_dense_one_is_not_taken_for_it(tmp_path):
     outputs = network.predict(X, choose("numpy"))
     assert not network.is_dense and train(network, X, Y, choose("numpy"), epochs=1).kernel == "steps"
     assert not np.array_equal(outputs, network.predict(X, choose("numpy")))
-    with pytest.raises(CourseError, match="npz"):
-        files.save(files.Model(network), tmp_path / "model.m")
+    assert "npz" in refused(files.save, files.Model(network), tmp_path / "model.m")
 
 
 # ---- model files and the command line
@@ -448,8 +447,7 @@ def test_its_models_come_back(text, tmp_path):
     assert again.in_words == network.in_words and again.activations == network.activations
     np.testing.assert_array_equal(again.predict(X, numpy), network.predict(X, numpy))
     if not network.is_dense:
-        with pytest.raises(CourseError, match="npz"):
-            files.save(files.Model(network), tmp_path / "own.m")
+        assert "npz" in refused(files.save, files.Model(network), tmp_path / "own.m")
 
 
 def test_without_it_a_model_file_is_refused_in_one_line(tmp_path, monkeypatch):

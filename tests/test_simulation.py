@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from nnclassroom.exercises.nb12 import through_a_root
 from nncourse.errors import CourseError
@@ -195,14 +196,12 @@ def test_fitted_links():
     ("sizes", "seconds"), [([], []), ([1], [1.0]), ([1, 1], [1.0, 1.0]), ([1, 2], [1.0]), ([1, 2], [0.0, 1.0])]
 )
 def test_what_cannot_be_fitted(sizes, seconds):
-    with pytest.raises(CourseError, match="two different sizes"):
-        fit_link(sizes, seconds)
+    assert "two different sizes" in refused(fit_link, sizes, seconds)
 
 
 @pytest.mark.parametrize("wrong", [{"latency": -1.0}, {"bandwidth": 0.0}, {"latency": np.nan}])
 def test_links_that_are_none(wrong):
-    with pytest.raises(CourseError, match="wanted a latency"):
-        Link(**wrong)
+    assert "wanted a latency" in refused(Link, **wrong)
 
 
 # ---- what goes wrong
@@ -379,13 +378,9 @@ def test_errors_can_be_pickled_and_arguments_are_counted():
     error = failed(all_receive_first)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.kind, again.circle) == (str(error), error.kind, error.circle)
-    with pytest.raises(CourseError, match="arguments for each of 3 members"):
-        simulate(all_send_first, 3, vectors(2))
+    assert "arguments for each of 3 members" in refused(simulate, all_send_first, 3, vectors(2))
     for size in (0, -1, 2.5, "2", 1_000_000):
-        with pytest.raises(CourseError, match="wanted a group of 1 to 4096 members"):
-            simulate(lambda group: None, size)
-    with pytest.raises(CourseError, match="wanted a function of the group"):
-        simulate(2, 2)
+        assert "wanted a group of 1 to 4096 members" in refused(simulate, lambda group: None, size)
+    assert "wanted a function of the group" in refused(simulate, 2, 2)
     for strange in ({"slow": {7: 2.0}}, {"dies": {-1: 2.0}}, {"links": {(0, 2): Link()}}):
-        with pytest.raises(CourseError, match="wanted ranks from 0 to 1 in links, slow and dies"):
-            simulate(lambda group: None, 2, **strange)
+        assert "wanted ranks from 0 to 1 in links, slow and dies" in refused(simulate, lambda group: None, 2, **strange)

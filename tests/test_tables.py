@@ -2,7 +2,6 @@
 
 import gzip
 import random
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -356,18 +355,6 @@ def test_kind_12_true_lines_about_other_tables(content, said, csv_file):
 
 SAMPLE = datasets.FOLDER / datasets.SAMPLE
 USUAL = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-
-
-@pytest.fixture
-def data_folder(tmp_path, monkeypatch) -> Path:
-    """The folder that NNCOURSE_DATA names; the course has the sample only, and nothing can be fetched."""
-    own = tmp_path / "course"
-    shutil.copytree(SAMPLE, own / datasets.SAMPLE)
-    shutil.copy(datasets.FOLDER / "mirrors.json", own)
-    monkeypatch.setattr(datasets, "FOLDER", own)
-    monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path / "data"))
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
 
 
 def put(folder: Path, spelling: Callable[[str], str], packed: bool = False) -> None:
