@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from finite_differences import compare_gradients
 from memory import peak_of
-from random_layers import dense
+from random_layers import convolution, dense
 from refusals import refused
 from trainings import same
 
 from nncourse import datasets
 from nncourse.backend import choose
-from nncourse.model.image_layers import Convolution, Dropout
+from nncourse.model.image_layers import Convolution, Dropout, MaxPool
 from nncourse.model.layers import LayerSequence, StepPosition
 from nncourse.model.network import MOST_NUMBERS, Network, backpropagation, make_network, training_step
 from nncourse.model.optimizers import SGD, Adam
@@ -174,6 +174,14 @@ def test_seeds_and_epochs_may_be_large(rng):
 
 
 # ---- what does not fit
+
+
+NEGATIVE = (lambda: convolution(1, 1, 3, before=-1), lambda: MaxPool(2, 1, -1), lambda: Dropout(-0.1))
+
+
+@pytest.mark.parametrize("make", NEGATIVE)
+def test_negative_numbers_which_no_word_has_are_refused(make):
+    refused(make)
 
 
 def test_rows_of_pixels_are_refused_with_advice(digits):

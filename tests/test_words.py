@@ -96,7 +96,7 @@ WRONG_WORDS = {
     ": wanted each of s and p once at most, and same or p": "conv4x3samep1 conv4x3s1s2 conv4x3p1p1 conv4x3p1same",
     "conv4x3samesame: wanted": "conv4x3samesame",
     "conv4x9: wanted filters no larger": "conv4x9",
-    "{}: ": "conv0x3 conv4x0 conv4x3s0 conv4x3p3 pool0 pool2s0 pool2p2 averagepool9",
+    "{}: ": "conv0x3 conv4x0 conv4x3s0 conv4x3p3 conv4x3p0+3 pool0 pool2s0 pool2p2 averagepool0 averagepool2s0 averagepool9",
     "such as pool2": "pool pool3p1+0 pool3same",
     "pool9: wanted windows no larger": "pool9",
     "such as averagepool2": "averagepool2p1",
