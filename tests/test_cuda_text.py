@@ -128,6 +128,8 @@ NOT_READ = {
     "::": SIGMOID.replace("int n", "std::size_t n"),
     "name": SIGMOID.replace("int n", "int"),
     "float** z": SIGMOID.replace("float* z", "float** z"),
+    "float4* z": SIGMOID.replace("float* z", "float4* z"),
+    "Matrix n": SIGMOID.replace("int n", "Matrix n"),
     "z[2][2]": SIGMOID.replace("* z", " z[2][2]"),
     "__global__ is in comments": "// " + SIGMOID.replace("\n", "\n// "),
 }
@@ -237,6 +239,8 @@ HOSTILE = {
     "brackets": repeated("{[(", repeated(")]}")),
     "joined lines": repeated("\\\n"),
     "signs of directives": repeated("#"),
+    "definitions that begin": repeated("#define " + "a" * 200 + "(\n"),
+    "apostrophes": repeated("'"),
     "comments that begin": repeated("/*"),
     "macros of macros": "".join(f"#define A{n} A{n + 1}\n" for n in range(9000)) + repeated("A0 ")[:60_000],
     "macros that double": "".join(f"#define A{n} A{n + 1} A{n + 1}\n" for n in range(99)) + "A0\n",
