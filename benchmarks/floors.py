@@ -9,7 +9,7 @@ from math import ceil
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.launch import launch
 from nncourse.epochs.dense_one_kernel import ALONE, CLUSTER, CLUSTERS, GRID, MEETING, NEAR, Plan, plan, this_chip

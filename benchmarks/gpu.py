@@ -7,18 +7,17 @@ part runs in its own process, and so does each contender of `epochs`, `base` and
 """
 
 import argparse
-import contextlib
 import datetime
 import json
 import statistics
 import sys
 import time
-from importlib import metadata
 from math import ceil
 from pathlib import Path
 
 from benchmarks import compare, digits, merging, workers
 from benchmarks.contenders import CASES
+from benchmarks.machines import about
 from benchmarks.merging import PARTS
 from benchmarks.saved import RESULTS, refuse_out, save
 
@@ -172,34 +171,6 @@ def machine() -> dict:
     from nncourse import device as devices
 
     return about("gpu") | {"limits": devices.limits("gpu")}
-
-
-def about(device: str) -> dict:
-    """The machine that computes, its CPU, and the versions."""
-    from nncourse import device as devices
-
-    described = {}
-    if device == "gpu":
-        import cupy
-
-        runtime = cupy.cuda.runtime.runtimeGetVersion()  # 13020 is CUDA 13.2
-        described = {"cuda": f"{runtime // 1000}.{runtime % 1000 // 10}", "driver": driver()}
-    for library in ("torch", "jax"):  # without importing them, which takes seconds
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            described[library] = metadata.version(library)
-    names = {"machine": devices.describe(device), "cpu": devices.describe("cpu")}
-    return names | {"versions": compare.versions() | described}
-
-
-def driver() -> str:
-    """The version of NVIDIA's driver, from nvidia-smi; "unknown" if that is missing."""
-    import subprocess
-
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.splitlines()[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
-        return "unknown"
 
 
 def epoch_records(

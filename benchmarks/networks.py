@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import gpu, merging, saved, workers
+from benchmarks import machines, merging, saved, workers
 from nnclassroom.timing import networks
 from nnclassroom.timing.training import CHECKED
 from nncourse.threads import begin_with_one, granted
@@ -132,8 +132,8 @@ def run(rows: list[dict], device: str, backends: list[str], options) -> int:
 
 def begun(device: str, folder: Path) -> tuple[dict, Path]:
     """The results so far of this machine and these versions, and the file to write them to."""
-    about = workers.asked_once(machine, device, PREPARING)
-    path = folder / f"networks-{slug(about['machine'])}.json"
+    about = workers.asked_once(machines.about, device, PREPARING)
+    path = folder / f"networks-{machines.slug(about['machine'])}.json"
     before = read(path) or read(saved.RESULTS / path.name)
     if before and (unlike := merging.differences(before, about)):
         print(f"a new file is begun, because these are not those of {path.name}: {unlike}")
@@ -312,17 +312,6 @@ def forget(device: str) -> None:
 
 
 # ---- results
-
-
-def machine(device: str) -> dict:
-    """In a process of its own: what computes here, and the versions."""
-    return gpu.about(device)
-
-
-def slug(machine: str) -> str:
-    """A machine's name for a file: nvidia-h200; intel-xeon-processor-2-cores."""
-    name = machine.split(",")[0] if "multiprocessors" in machine else re.sub(r"\((R|TM)\)|@.*Hz", "", machine)
-    return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def read(path: Path) -> dict:

@@ -7,7 +7,7 @@ import sys
 from math import ceil
 from pathlib import Path
 
-from benchmarks import device_tables, devices_cpu, digits, network_tables, tensor_cores
+from benchmarks import device_tables, devices_cpu, digits, network_tables, tensor_core_tables
 from benchmarks.saved import RESULTS
 from nnclassroom.timing.training import CHECKED
 
@@ -21,7 +21,7 @@ def table(name: str, results: Path = RESULTS) -> str:
     if name == "networks":
         return network_table(results)
     if name == "tensor_cores":
-        return "\n\n".join(map(tensor_core_table, tensor_cores.read(results)))
+        return "\n\n".join(map(tensor_core_table, tensor_core_tables.read(results)))
     if (results / name).is_dir():
         result = device_tables.read_experiment(results / name)
     else:
@@ -51,7 +51,7 @@ def network_table(results: Path) -> str:
 
 def tensor_core_table(result: dict) -> str:
     """The table of one machine's products on tensor cores."""
-    said, rows = tensor_cores.words_and_rows(result)
+    said, rows = tensor_core_tables.words_and_rows(result)
     why = [f"{name} ({reason})" for name, reason in result["left_out"].items()]
     machine = [f"{result['machine']}; {_made(result)}.", *(f"Not measured: {each}." for each in why)]
     return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", " ".join(machine)])

@@ -11,10 +11,11 @@ import nncourse
 from book import kernel_pictures
 from book.files import Tree
 from book.markdown import figure, of_docstring, plain, table
-from nnclassroom.exercises.catalogue import EXERCISES
+from nnclassroom.exercises.catalogue import exercise_topics
 from nnclassroom.exercises.hints import exercises
 from nnclassroom.exercises.solutions import file_of, text_of
-from nncourse.catalogue import TOPICS, epoch_topics
+from nncourse.catalogue import epoch_topics
+from nncourse.catalogue import topics as topics_of_networks
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import CudaKernel, Kernel
@@ -29,7 +30,7 @@ DRAWN_BY = (
     "cuda_on_cpu/*.h",
 )
 PACKAGES = Path(nncourse.__path__[0]).parent  # where they lie in the book's language
-OF_NETWORKS = (*TOPICS, *epoch_topics())
+OF_NETWORKS, OF_EXERCISES = (*topics_of_networks(), *epoch_topics()), exercise_topics()
 Titles = Mapping[str, str]  # of notebooks, by the names of their files without .ipynb
 
 
@@ -51,7 +52,7 @@ def topics() -> list[Topic]:
     """The topics of the package in the order of the course; an operation belongs to the first module that has it."""
     seen: set[str] = set()
     found = []
-    for module in (*OF_NETWORKS, *EXERCISES):
+    for module in (*OF_NETWORKS, *OF_EXERCISES):
         here = {each.name: each for each in vars(module).values() if isinstance(each, Operation)}
         own = tuple(operation for name, operation in here.items() if name not in seen)
         seen |= {operation.name for operation in own}
@@ -89,7 +90,8 @@ def drawn_by() -> str:
 def index(chosen: Sequence[Topic], words: ModuleType) -> str:
     """The page that lists every operation by what it computes."""
     lines = [f"# {words.OPERATIONS_TITLE}", "", words.REFERENCE_INTRODUCTION, "", words.SPOILERS, ""]
-    for heading, modules in ((words.OPERATIONS_OF_NETWORKS, OF_NETWORKS), (words.OPERATIONS_OF_EXERCISES, EXERCISES)):
+    headings = {words.OPERATIONS_OF_NETWORKS: OF_NETWORKS, words.OPERATIONS_OF_EXERCISES: OF_EXERCISES}
+    for heading, modules in headings.items():
         rows = [
             (f"{link(operation, topic)} {operation.equation}".rstrip(), plain(operation.formula))
             for topic in chosen

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from cuda_on_cpu.errors import UserError
-from cuda_on_cpu.source import DTYPES, CudaSource, Parameter, parameters
+from cuda_on_cpu.source import DTYPES, Parameter, parameters
+from cuda_on_cpu.text import CudaSource
 
 MOST_THREADS = 1024
 BLOCK_LIMITS = (1024, 1024, 64)

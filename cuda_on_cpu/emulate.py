@@ -20,7 +20,8 @@ from cuda_on_cpu.errors import MissingToolError, UserError, refuse_unknown
 from cuda_on_cpu.faults import EmulationError, Fault, read
 from cuda_on_cpu.processes import Child, conversation, empty
 from cuda_on_cpu.program import confined, inside, line_in, lines_before, program_for, why_no_compiler
-from cuda_on_cpu.source import CudaSource, Parameter, kernels_in, parameters
+from cuda_on_cpu.source import Parameter, kernels_in, parameters
+from cuda_on_cpu.text import CudaSource
 from cuda_on_cpu.trace import RECORD, Trace, trace_of, variables
 
 ORDERS = ("forward", "reverse", "shuffled")

@@ -19,11 +19,13 @@ too many     accesses, or arguments
 """
 
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cuda_on_cpu.errors import UserError
 
+UNSET = struct.unpack("f", b"\xfe" * 4)[0]  # an uninitialised float with GCC; with Clang it is NaN
 SEPARATOR = "\x1f"  # AND in cuda_on_cpu_threads.h
 
 WORDS = {

@@ -14,7 +14,7 @@ from cuda_on_cpu.cache import is_there, remove_unused
 from cuda_on_cpu.errors import MissingToolError, UserError, first_words, write_atomically
 from cuda_on_cpu.host_compiler import compiled, cpp_compiler, kept
 from cuda_on_cpu.program import why_no_compiler
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 
 STAND_IN = Path(__file__).with_name("host_on_cpu.h")
 LAUNCH = re.compile(r"(?P<kernel>\w+)\s*<<<(?P<sizes>[^;]*?)>>>\s*\((?P<arguments>[^;]*)\);")

@@ -8,7 +8,8 @@ import threading
 from dataclasses import dataclass
 
 from cuda_on_cpu.errors import CudaCompileError, MissingToolError, first_words, unmangled
-from cuda_on_cpu.source import CudaSource, refuse_misspelt
+from cuda_on_cpu.source import refuse_misspelt
+from cuda_on_cpu.text import CudaSource
 
 STANDARD = "c++17"
 ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$")

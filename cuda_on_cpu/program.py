@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import struct
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -20,7 +19,8 @@ from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
 from cuda_on_cpu.errors import MissingToolError, UserError, first_words, unmangled, write_atomically
 from cuda_on_cpu.host_compiler import compiled, cpp_compiler, kept, run, said_by
 from cuda_on_cpu.nvrtc import CudaCompileError, refuse_uncompilable, why_no_nvrtc
-from cuda_on_cpu.source import CudaSource, kernels_in, refuse_misspelt
+from cuda_on_cpu.source import kernels_in, refuse_misspelt
+from cuda_on_cpu.text import CudaSource
 from cuda_on_cpu.tokens import blanked
 
 if sys.platform == "linux":
@@ -44,7 +44,6 @@ LINKED_AS = f"-Wl,-T,{FOLDER / 'cuda_on_cpu.ld'}"
 PATTERN = "-ftrivial-auto-var-init=pattern"
 PAINTS_STACKS = "-DCUDA_ON_CPU_PAINTS_STACKS"
 ADDRESSES = 21 << 40  # bytes that AddressSanitizer reserves as it starts: measured, 20 TiB and a little
-UNSET = struct.unpack("f", b"\xfe" * 4)[0]  # an uninitialised float with GCC; with Clang it is NaN
 # A misaligned access, such as a float4 at an address that is not a multiple of 16, is an error on a GPU but not on a
 # CPU. These flags make it trap on the CPU too.
 FOR_MEMORY = ["-fsanitize=address"]

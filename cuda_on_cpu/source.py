@@ -5,16 +5,16 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from cuda_on_cpu.conditions import NotReadError, value
 from cuda_on_cpu.declarations import Declarations, Kernel, between_commas, declarations, without_attributes
-from cuda_on_cpu.errors import CudaCompileError, UserError, decoded, reason_of
+from cuda_on_cpu.errors import CudaCompileError, UserError
 from cuda_on_cpu.preprocessor import Left, Preprocessor
 from cuda_on_cpu.spelling import closings, never_read
+from cuda_on_cpu.text import CudaSource
 from cuda_on_cpu.tokens import Token, spelt
 
 # The NumPy type of each C type that a parameter may have.
@@ -33,56 +33,11 @@ OTHER_SPELLINGS = {
     "size_t": "unsigned long long",
 }
 
-# NVRTC has no <math.h> to define these two.
-PRELUDE = """#ifndef INFINITY
-#define INFINITY __int_as_float(0x7f800000)
-#define NAN __int_as_float(0x7fffffff)
-#endif
-"""
-
 # Words of a parameter that say nothing about its type.
 SILENT = ("__restrict__", "__restrict", "volatile", "__grid_constant__", "register", "struct", "typename")
 UNREAD = {"(": "a pointer to a function", "<": "a template", "&": "a reference", ":": "a name with ::", ".": "…"}
 INTEGERS = ("signed", "unsigned", "char", "short", "int", "long")
 MOST_NAMES = 16  # of types, each of which stands for the next
-
-
-@dataclass(frozen=True)
-class CudaSource:
-    """A .cu text, its file name for messages, its constants ("ALPHA=0.01f"), and texts that are placed before it.
-
-    Device functions shared by several texts are placed `before` each of them rather than included, because a compiler's
-    cache on disk does not notice when an included file changes.
-    """
-
-    text: str
-    file: str
-    defines: tuple[str, ...] = ()
-    before: tuple["CudaSource", ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", self.text.removeprefix("\ufeff"))  # a byte-order mark, as editors leave it
-
-    def __hash__(self) -> int:
-        return hash((self.text, self.file))  # needed at every launch; fast, because Python caches a string's hash
-
-    @staticmethod
-    def read(path: Path, defines: tuple[str, ...] = (), before: tuple["CudaSource", ...] = ()) -> "CudaSource":
-        """The .cu file at `path`, shown as "<its folder>/<its name>"."""
-        try:
-            text = decoded(path.read_bytes())
-        except OSError as error:
-            raise UserError(f"{path}: wanted a .cu file, but {reason_of(error)}; check the path") from None
-        except UnicodeDecodeError:
-            raise UserError(f"{path}: wanted a .cu file in UTF-8; save it in UTF-8 in your editor") from None
-        return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", defines, before)
-
-    def compilable(self) -> str:
-        """The text to compile: constants, then the texts, each after a #line so that messages give its own lines."""
-        pairs = (define.partition("=") for define in self.defines)
-        constants = "".join(f"#define {name} {value or 1}\n" for name, _, value in pairs)
-        texts = "".join(f'#line 1 "{source.file}"\n{source.text}\n' for source in (*self.before, self))
-        return PRELUDE + constants + texts
 
 
 @dataclass(frozen=True)

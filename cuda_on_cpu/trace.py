@@ -10,7 +10,8 @@ import numpy as np
 
 from cuda_on_cpu.host_compiler import said_by
 from cuda_on_cpu.program import DYNAMIC_SHARED, lines_before, program_for
-from cuda_on_cpu.source import CudaSource, Parameter
+from cuda_on_cpu.source import Parameter
+from cuda_on_cpu.text import CudaSource
 from cuda_on_cpu.tokens import blanked
 
 # The struct Record of cuda_on_cpu_races.h.

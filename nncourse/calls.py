@@ -22,6 +22,81 @@ ACTIVATIONS = {
 }
 ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-08}  # what stands in adam_update
 
+# The operations that each module defines or adds kernels to.
+OPERATIONS = {
+    "nncourse.kernels.neuron": ("neuron", "perceptron_update"),
+    "nncourse.kernels.activations": (
+        "identity",
+        "identity_derivative",
+        "step",
+        "step_derivative",
+        "sigmoid",
+        "sigmoid_derivative",
+        "tanh",
+        "tanh_derivative",
+        "relu",
+        "relu_derivative",
+        "leaky_relu",
+        "leaky_relu_derivative",
+        "softplus",
+        "softplus_derivative",
+        "softmax",
+        "softmax_delta",
+    ),
+    "nncourse.kernels.dense": ("dense_forward",),
+    "nncourse.kernels.cost": (
+        "mse",
+        "mse_gradient",
+        "mae",
+        "mae_gradient",
+        "binary_cross_entropy",
+        "categorical_cross_entropy",
+        "cross_entropy_delta",
+    ),
+    "nncourse.kernels.backpropagation": ("output_delta", "hidden_delta", "bias_gradient", "weight_gradient"),
+    "nncourse.kernels.convolution": ("convolution_forward",),
+    "nncourse.kernels.convolution_backpropagation": (
+        "convolution_weight_gradient",
+        "convolution_bias_gradient",
+        "convolution_input_gradient",
+    ),
+    "nncourse.kernels.libraries.cudnn": (
+        "convolution_forward",
+        "convolution_weight_gradient",
+        "convolution_input_gradient",
+    ),
+    "nncourse.kernels.pooling": (
+        "maxpool_forward",
+        "maxpool_backward",
+        "averagepool_forward",
+        "averagepool_backward",
+        "globalpool_forward",
+        "globalpool_backward",
+    ),
+    "nncourse.kernels.dropout": ("dropout",),
+    "nncourse.kernels.normalisation": (
+        "batchnorm_statistics",
+        "batchnorm_forward",
+        "batchnorm_gradients",
+        "batchnorm_backward",
+        "batchnorm_running",
+        "batchnorm_relu",
+        "batchnorm_shortcut_relu",
+    ),
+    "nncourse.kernels.layernorm": ("layernorm_forward", "layernorm_gradients", "layernorm_backward"),
+    "nncourse.kernels.residual": ("shortcut_sum", "relu_delta"),
+    "nncourse.kernels.update": (
+        "sgd_update",
+        "l2_gradient",
+        "momentum_update",
+        "adam_update",
+        "general_adam_update",
+        "rmsprop_update",
+        "adagrad_update",
+    ),
+    "nncourse.kernels.confusion": ("confusion_matrix", "precision", "recall", "f1"),
+}
+
 
 class Calls:
     """The operations of a backend, and where their arrays lie."""

@@ -1,32 +1,17 @@
 """Every operation of the networks, by topic: the table of contents of kernels/ and epochs/."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import ModuleType
 
+from nncourse.calls import OPERATIONS
 from nncourse.errors import refuse_unknown
-from nncourse.kernels import (
-    activations,
-    backpropagation,
-    confusion,
-    convolution,
-    convolution_backpropagation,
-    cost,
-    dense,
-    dropout,
-    layernorm,
-    neuron,
-    normalisation,
-    pooling,
-    residual,
-    update,
-)
-from nncourse.kernels.libraries import cudnn
 from nncourse.kernels.operation import Operation
 
 # In the order of the course. A module that only adds kernels to another module's operations follows it.
-IMAGES = (convolution, convolution_backpropagation, cudnn, pooling, dropout, normalisation, layernorm, residual)
-TOPICS = (neuron, activations, dense, cost, backpropagation, *IMAGES, update, confusion)
+IMAGES = ("convolution", "convolution_backpropagation", "libraries.cudnn", "pooling", "dropout", "normalisation")
+OTHERS = ("layernorm", "residual", "update", "confusion")
+TOPICS = ("neuron", "activations", "dense", "cost", "backpropagation", *IMAGES, *OTHERS)
 
 
 # The modules of epochs/ by kind of network: those for the backends numpy and numba, and the others.
@@ -52,9 +37,20 @@ def defined_in(modules: Iterable[ModuleType]) -> dict[str, Operation]:
     return {operation.name: operation for operation in found}
 
 
+def imported(name: str, index: Mapping[str, Iterable[str]]) -> Operation | None:
+    """The operation of that name, from those modules alone that an index lists it under; None if it lists none."""
+    modules = [import_module(module) for module, names in index.items() if name in names]
+    return defined_in(modules).get(name)
+
+
+def topics() -> tuple[ModuleType, ...]:
+    """The modules of the operations that networks call."""
+    return tuple(import_module(f"nncourse.kernels.{name}") for name in TOPICS)
+
+
 def operations() -> dict[str, Operation]:
     """The operations that networks call, by name: every backend has a kernel for each."""
-    return defined_in(TOPICS)
+    return defined_in(topics())
 
 
 def epochs(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> dict[str, Operation]:
@@ -73,8 +69,8 @@ def find(name: str) -> Operation:
     >>> nncourse.find("dense_forward").size_names
     ('batch', 'n_in', 'n_out')
     """
-    known = operations()
-    if name not in known:
-        known |= epochs()
+    if found := imported(name, OPERATIONS):
+        return found
+    known = operations() | epochs()
     refuse_unknown("an operation", name, known)
     return known[name]

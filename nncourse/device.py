@@ -207,3 +207,14 @@ def _cpu_name() -> str:
         if match := re.search(r"^model name\s*:(.*)$", file.read(), re.MULTILINE):
             return match[1].strip()
     return platform.processor() or platform.machine()
+
+
+def gpu_handles(pynvml: Any) -> list[Any]:
+    """NVML's handles in CUDA's order. NVML lists all GPUs of a host, CUDA those that this process may use."""
+    try:
+        import cupy
+
+        buses = [cupy.cuda.runtime.deviceGetPCIBusId(n) for n in range(cupy.cuda.runtime.getDeviceCount())]
+    except Exception:  # no CuPy or no driver: then NVML's order has to do
+        return [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
+    return [pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode() if isinstance(bus, str) else bus) for bus in buses]

@@ -189,6 +189,7 @@ def test_an_operation_without_a_cuda_kernel_is_borrowed_by_the_emulated_backend(
 def test_the_calls_of_a_backend_are_those_of_the_contracts():
     tool = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "calls.py"))
     assert tool["FILE"].read_text("utf-8") == tool["text"](), "run python tools/calls.py"
+    assert tool["INDEX"].read_text("utf-8") == tool["index"](), "run python tools/calls.py"
     for operation in operations().values():
         declared = inspect.signature(getattr(Calls, operation.name))
         assert tuple(declared.parameters)[1:] == operation.names

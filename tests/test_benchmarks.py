@@ -14,7 +14,7 @@ import pytest
 from benchmarks import compare, floors, gpu, ladder, learning, saved, tables, trainers, workers
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
 from cuda_on_cpu import nvrtc
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.judge import check
 from nnclassroom.timing import jax_training, pytorch_training
 from nnclassroom.timing.training import CHECKED, Trainer

@@ -18,10 +18,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from book import assembly, front, kernel_pictures, live, markdown, notebook_pages, outputs, reference
 from book.editions import edition
 from book.files import Tree
-from nnclassroom.exercises.catalogue import EXERCISES, find
+from nnclassroom.exercises.catalogue import exercise_topics, find
 from nnclassroom.exercises.solutions import text_of
 from nnclassroom.handing_out import repository
-from nncourse.catalogue import TOPICS, defined_in, epoch_topics
+from nncourse.catalogue import defined_in, epoch_topics, topics
 from nncourse.errors import CourseError
 from tools import book as book_tool
 
@@ -329,7 +329,7 @@ def test_a_widget_is_made_once_and_a_cell_that_fails_is_named(tmp_path):
 
 
 def test_the_reference_has_every_operation_and_the_text_of_every_kernel():
-    defined = defined_in((*TOPICS, *epoch_topics(), *EXERCISES))
+    defined = defined_in((*topics(), *epoch_topics(), *exercise_topics()))
     listed = [operation for topic in reference.topics() for operation in topic.operations]
     assert sorted(operation.name for operation in listed) == sorted(defined)
     for operation in listed:

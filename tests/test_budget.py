@@ -92,7 +92,7 @@ def test_a_verdict_of_a_gpu_is_the_emulators_where_the_idea_is_missing(monkeypat
     right = check.Verdict("blur", "shared", "right", {"count": 1, "device": "gpu"})
     monkeypatch.setattr(kept_kernels.devices, "gpu_available", lambda: True)
     monkeypatch.setattr(
-        kept_kernels.judge,
+        check,
         "check",
         lambda *of, device, **more: right if device == "gpu" else emulated(*of, device=device),
     )

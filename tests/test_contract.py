@@ -5,11 +5,11 @@ import pytest
 from refusals import refused
 
 from cuda_on_cpu import emulate
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom import commands, timing
 from nnclassroom.figures import picture
 from nnclassroom.judge import check
-from nncourse.catalogue import TOPICS
+from nncourse.catalogue import topics
 from nncourse.kernels import contract
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
@@ -303,7 +303,7 @@ def test_times_are_of_free_sizes():
 def test_the_command_line_takes_free_sizes_only(monkeypatch, capsys):
     own = with_convolution(**PRODUCT)
     own.kernel("numpy", device="cpu")(convolve)
-    monkeypatch.setattr(TOPICS[0], "convolve", own, raising=False)
+    monkeypatch.setattr(topics()[0], "convolve", own, raising=False)
     sizes = {"batch": 2, "n": 9, "k": 3, "stride": 2}
     asked = ["time", "convolve", "--kernel", "numpy", *(f"--size={name}={size}" for name, size in sizes.items())]
     assert commands.main(asked) == 0

@@ -10,7 +10,8 @@ from cuda_on_cpu import emulate, nvrtc
 from cuda_on_cpu import program as emulator_program
 from cuda_on_cpu.nvrtc import CudaCompileError, compile_check
 from cuda_on_cpu.program import why_no_compiler
-from cuda_on_cpu.source import CudaSource, Parameter, kernels_in, parameters
+from cuda_on_cpu.source import Parameter, kernels_in, parameters
+from cuda_on_cpu.text import CudaSource
 from nncourse.cuda import compile
 from nncourse.cuda.compile import resources
 from nncourse.cuda.launch import launch

@@ -14,7 +14,8 @@ import pytest
 from cuda_on_cpu import emulate
 from cuda_on_cpu.emulate import ORDERS, EmulationError
 from cuda_on_cpu.program import why_no_compiler
-from cuda_on_cpu.source import CudaSource, kernels_in
+from cuda_on_cpu.source import kernels_in
+from cuda_on_cpu.text import CudaSource
 from cuda_on_cpu.trace import READ, WRITE
 from nncourse.cuda.launch import launch
 

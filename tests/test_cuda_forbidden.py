@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.judge.forbidden_cuda import forbidden
 
 KERNEL = 'extern "C" __global__ void f(float* a) {{\n    {}\n}}\n'

@@ -8,7 +8,8 @@ import pytest
 from cuda_on_cpu import nvrtc, program
 from cuda_on_cpu.nvrtc import CudaCompileError, warnings
 from cuda_on_cpu.program import why_no_compiler
-from cuda_on_cpu.source import CudaSource, Parameter, kernels_in, line_of, parameters
+from cuda_on_cpu.source import Parameter, kernels_in, line_of, parameters
+from cuda_on_cpu.text import CudaSource
 from nncourse.cuda.launch import launch
 
 pytestmark = pytest.mark.skipif(why_no_compiler() is not None, reason=str(why_no_compiler()))

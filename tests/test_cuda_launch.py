@@ -7,7 +7,7 @@ import pytest
 from refusals import refused
 
 from cuda_on_cpu.program import why_no_compiler
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nncourse.cuda.launch import launch, prepared
 from nncourse.errors import CourseError
 

@@ -20,7 +20,8 @@ from cuda_on_cpu.cache import cache_folder
 from cuda_on_cpu.errors import CudaCompileError, UserError
 from cuda_on_cpu.nvrtc import compile_check, readable_errors
 from cuda_on_cpu.program import why_no_compiler
-from cuda_on_cpu.source import CudaSource, constant_arrays, kernels_in, line_of, parameters, refuse_misspelt
+from cuda_on_cpu.source import constant_arrays, kernels_in, line_of, parameters, refuse_misspelt
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.judge.forbidden_cuda import forbidden
 from nnclassroom.notebook import cuda_cell
@@ -435,7 +436,7 @@ def test_kind_6_the_emulators_compiler_names_no_folder(name, with_nvrtc, monkeyp
 
 def test_a_machine_that_runs_no_kernels_names_mistakes_all_the_same(monkeypatch):
     monkeypatch.setattr(emulate, "why_not", lambda: "it is a Mac")
-    monkeypatch.setattr("nnclassroom.judge.check.why_no_compiler", lambda: "it is a Mac")
+    monkeypatch.setattr("cuda_on_cpu.program.why_no_compiler", lambda: "it is a Mac")
     assert verdict(SIGMOID[:-2]).kind == "compile"
     assert verdict(SIGMOID).kind == "cannot be checked"
     if NO_NVRTC is None:

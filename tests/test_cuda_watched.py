@@ -17,7 +17,7 @@ from cuda_on_cpu import emulate
 from cuda_on_cpu.emulate import ORDERS, EmulationError
 from cuda_on_cpu.faults import TEMPLATES, WORDS, message
 from cuda_on_cpu.program import why_no_compiler
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nncourse.cuda.launch import launch
 
 FOLDER = Path(__file__).parent / "cuda"
@@ -284,7 +284,7 @@ def test_an_emulated_kernel_ends_with_the_process_that_launched_it():
 import numpy as np, threading, time
 from cuda_on_cpu import emulate
 from nncourse.cuda.launch import launch
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 source = CudaSource('extern "C" __global__ void f(float* a, int n) { while (n) a[0] += n; }', "k.cu")
 launch(source, "f", (1,), (1,), [np.zeros(1, np.float32), 0])
 import os

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.judge import cases, check
 from nnclassroom.judge.time_limit import never_ends
 from nnclassroom.judge.verdict import Fault

@@ -327,7 +327,7 @@ def test_a_misspelt_name_to_be_solved_is_refused(monkeypatch, names):
 
 @pytest.mark.timed
 def test_strict_raises_what_stopped_the_timing(monkeypatch):
-    monkeypatch.setattr("nnclassroom.notebook.exercise.TIMING_LIMIT", 0.001)
+    monkeypatch.setattr("nnclassroom.timing.TIMING_LIMIT", 0.001)
     assert "not timed" in solve().outcome.notes[0]
     monkeypatch.setenv("NNCOURSE_STRICT", "1")
     with pytest.raises(CourseError, match="did not end"):

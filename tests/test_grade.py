@@ -17,8 +17,9 @@ import pytest
 from cuda_on_cpu import emulate, faults
 from nnclassroom.commands import main
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.judge import sandbox, verdict
+from nnclassroom.judge import sandbox, words
 from nnclassroom.judge.kinds import KIND_WORDS
+from nnclassroom.judge.verdict import Verdict
 from nnclassroom.marking import grade as grade_module
 from nnclassroom.marking import queue, submission
 from nnclassroom.marking.grade import grade
@@ -232,7 +233,7 @@ def test_a_worker_that_is_killed_is_a_crash_of_that_text(monkeypatch):
 def _dies_at_the_second(operation, kernel, text, *_):
     if text.endswith("#1"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return verdict.Verdict(operation, kernel, "open")
+    return Verdict(operation, kernel, "open")
 
 
 def test_a_record_is_a_claim_and_is_not_believed(tmp_path):
@@ -409,7 +410,7 @@ def test_feedback_names_nobody_else_and_nothing_of_a_student_becomes_html(tmp_pa
 
 
 def test_every_kind_of_verdict_has_words():
-    assert verdict.WORDS.keys() | set(exchanges.KINDS) | set(grade_module.BY_HAND) <= KIND_WORDS.keys()
+    assert words.WORDS.keys() | set(exchanges.KINDS) | set(grade_module.BY_HAND) <= KIND_WORDS.keys()
     assert all(any(each.startswith(kind) for kind in KIND_WORDS) for each in faults.TEMPLATES)
 
 

@@ -9,7 +9,7 @@ from refusals import refused
 
 from cuda_on_cpu import host_program
 from cuda_on_cpu.program import why_no_compiler
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.figures import nb08_host_side
 

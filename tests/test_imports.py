@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from nnclassroom.exercises.catalogue import exercise_topics
+from nnclassroom.exercises.index import OPERATIONS as INDEX
+from nncourse.calls import OPERATIONS
+from nncourse.catalogue import defined_in, epoch_topics, topics
 from tools import circles
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -16,8 +20,9 @@ LATE = {"cupy", "cudnn", "numba", "torch", "tqdm", "cuda", "mpi4py", "sklearn", 
 LATE |= {"matplotlib", "ipywidgets", "anywidget"}
 # Only modules below these may import matplotlib and ipywidgets at module level.
 CORNER = ("nnclassroom/figures/", "nnclassroom/widgets/")
-# After choose("numpy"): modules of the packages, and their lines. Six of them read what .cu texts declare.
-MOST_MODULES, MOST_LINES = 44, 8_200
+# After choose("numpy"): modules of the packages, and their lines. None of them reads what .cu texts declare.
+MOST_MODULES, MOST_LINES = 36, 7_100
+MOST_FOR_A_CHECK = 60  # modules of the packages in a notebook, and in its worker
 
 
 def test_imports_run_downwards():
@@ -106,3 +111,62 @@ def test_choosing_a_backend_loads_little_and_no_judge():
     assert not packages_in(loaded) & (LATE | {"nnclassroom"})
     assert len(own) <= MOST_MODULES, sorted(own)
     assert lines <= MOST_LINES
+
+
+SIGMOID = """
+import json, sys
+import numpy as np
+from nnclassroom import exercise
+
+@exercise("sigmoid", kernel="numpy")
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+assert sigmoid.outcome.state == "right", sigmoid.outcome
+from nnclassroom.judge import worker
+there = worker.call(eval, "sorted(__import__('sys').modules)", seconds=60)
+print(json.dumps({"notebook": sorted(sys.modules), "worker": there}))
+"""
+
+
+def test_checking_a_sigmoid_loads_no_other_topic_and_few_modules(tmp_path):
+    """What an exercise needs that is open, wrong or right: it is judged, timed and kept."""
+    (tmp_path / "cell.py").write_text(SIGMOID, "utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "NNCOURSE_"))}
+    environment |= {"PYTHONPATH": str(ROOT), "NNCOURSE_MY_KERNELS": str(tmp_path / "kept")}
+    command = [sys.executable, str(tmp_path / "cell.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    for process, loaded in json.loads(done.stdout.splitlines()[-1]).items():
+        own = [name for name in loaded if name.split(".")[0] in circles.PACKAGES]
+        assert len(own) <= MOST_FOR_A_CHECK, f"{process}: {len(own)} modules: {', '.join(own)}"
+        topics = [name for name in own if name in {*OPERATIONS, *INDEX} or name.startswith("nncourse.parallel")]
+        assert topics == ["nncourse.kernels.activations"], process
+
+
+EACH_ALONE = """
+import json, os
+import numpy
+from nnclassroom.exercises.catalogue import OPERATIONS, find, index
+
+def found(name):
+    into, out_of = os.pipe()
+    if os.fork() == 0:
+        os.write(out_of, json.dumps(list(find(name).kernels)).encode())
+        os._exit(0)
+    os.close(out_of)
+    os.wait()
+    with open(into) as answer:
+        return json.loads(answer.read())
+
+names = [name for names in (OPERATIONS | index.OPERATIONS).values() for name in names]
+print(json.dumps({name: found(name) for name in names}))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_an_operation_that_is_found_alone_has_all_its_kernels():
+    done = subprocess.run([sys.executable, "-c", EACH_ALONE], capture_output=True, text=True, check=True, cwd=ROOT)
+    known = defined_in((*topics(), *epoch_topics(), *exercise_topics()))
+    indexed = {name for names in (OPERATIONS | INDEX).values() for name in names}
+    assert json.loads(done.stdout) == {name: list(known[name].kernels) for name in indexed}
+    assert set(known) - set(defined_in(epoch_topics())) == indexed - set(defined_in(epoch_topics()))

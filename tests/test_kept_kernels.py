@@ -358,7 +358,7 @@ def test_where_a_gpu_finds_wrong_values_the_emulator_says_whether_something_was_
 
     monkeypatch.setattr(device, "gpu_available", lambda: True)
     monkeypatch.setattr(emulate, "why_not", lambda: None)
-    monkeypatch.setattr(kept_kernels.judge, "check", check)
+    monkeypatch.setattr("nnclassroom.judge.check.check", check)
     assert kept_kernels.check("relu", "naive", CUDA_RIGHT, {"block": [64]}).facts["by"] == said_by
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cuda_on_cpu import emulate
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.judge.check import check
 from nncourse import calls
 from nncourse.backend import choose

@@ -5,13 +5,16 @@ import pytest
 from refusals import refused
 
 from cuda_on_cpu import emulate
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.source import line_of
+from cuda_on_cpu.text import CudaSource
+from nnclassroom.exercises.catalogue import exercise_topics
 from nnclassroom.exercises.hints import exercises
 from nnclassroom.exercises.nb06 import algorithm_1
 from nnclassroom.exercises.nb12 import all_reduce
 from nnclassroom.exercises.solutions import file_of
 from nnclassroom.judge import check
-from nncourse.catalogue import epochs, operations
+from nncourse.catalogue import defined_in, epochs, operations
+from nncourse.errors import CourseError
 from nncourse.kernels import contract
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.kernel import CudaKernel
@@ -66,6 +69,15 @@ def test_cuda_kernel_is_right_under_the_emulator_in_three_thread_orders(pair):
         pytest.skip(emulate.why_not())
     verdict = check.check(operation, kernel.name, device="emulator")
     assert verdict, str(verdict)
+
+
+def test_cuda_kernels_take_what_their_operations_hand_them_and_name_their_lines():
+    """Their texts are not read before the first launch."""
+    for operation in (operations() | epochs() | defined_in(exercise_topics())).values():
+        for kernel in operation.kernels.values():
+            if isinstance(kernel, CudaKernel):
+                kernel.refuse_other_parameters()
+                assert kernel.where == f"{kernel.source.file}:{line_of(kernel.source, kernel.entry)}"
 
 
 @named(GPU)
@@ -190,11 +202,14 @@ SWAPPED = """extern "C" __global__ void dense_forward_tiled(
         {"source": CudaSource(SWAPPED.replace(", int n_out", ""), "own.cu")},
     ],
 )
-def test_registration_refuses_a_launch_that_cannot_be(wrong):
+def test_a_launch_that_cannot_be_is_refused_before_it_is_made(wrong):
+    """Sizes and blocks at the registration, parameters when the text is read."""
     own = Operation("own", "", "A (batch, n_in), W (n_out, n_in), b (n_out,) -> Z (batch, n_out)", None, None)
     right = {"source": dense_forward["tiled"].source, "function": "dense_forward_tiled", "block": (8, 8)}
     own.cuda_kernel("right", **right)
-    refused(own.cuda_kernel, "wrong", **(right | wrong))
+    with pytest.raises(CourseError):
+        own.cuda_kernel("wrong", **(right | wrong))
+        own["wrong"].refuse_other_parameters()
 
 
 @pytest.mark.parametrize(

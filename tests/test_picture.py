@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from cuda_on_cpu.emulate import EmulationError, run
 from cuda_on_cpu.program import why_no_compiler
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from cuda_on_cpu.trace import ATOMIC, READ, WRITE
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.figures import picture

@@ -237,6 +237,15 @@ def registered(monkeypatch):
         monkeypatch.setitem(registry.KINDS, kind, OWN[kind])
 
 
+@pytest.mark.parametrize(("kind", "word", "taken"), [("gain", "other", "kind gain"), ("other", "pool", "word pool")])
+def test_a_kind_or_a_word_that_is_taken_is_refused(kind, word, taken, monkeypatch):
+    monkeypatch.setattr(registry, "KINDS", dict(registry.KINDS))
+    there = next(each.layer for name, each in KINDS.items() if name == kind or (each.form and each.form.word == word))
+    with pytest.raises(CourseError, match=f"{taken} of .*Other is taken by .*{there.__name__}: choose another"):
+        registry.layer(kind, word=word, wanted=word)(type("Other", (WithoutActivation,), {}))
+    assert "other" not in registry.KINDS and registry.layer(there.kind)(there) is there
+
+
 def network_with(form: registry.Form) -> str:
     """A network with layers of that word, of two sizes; the word's numbers are those in its error message."""
     word = [*re.findall(r"such as ([\w.]+)", form.wanted), form.word][0]

@@ -11,7 +11,7 @@ import pytest
 
 import nncourse
 from cuda_on_cpu import emulate, program
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.judge import sandbox
 from nncourse.errors import CourseError
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cuda_on_cpu import emulate
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.figures import picture
 from nnclassroom.judge.check import check
 from nnclassroom.timing import anatomy

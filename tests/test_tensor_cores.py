@@ -8,7 +8,7 @@ import pytest
 from cuda_on_cpu import emulate, nvrtc
 from cuda_on_cpu.emulate import EmulationError
 from cuda_on_cpu.nvrtc import CudaCompileError, compile_check
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom import timing
 from nnclassroom.judge import check
 from nncourse import backend, device

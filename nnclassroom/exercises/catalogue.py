@@ -1,13 +1,22 @@
 """All operations of the notebooks: those of networks, and those that only exercises use."""
 
-from nnclassroom.exercises import nb03b, nb04, nb06, nb08_to_10, nb09, nb12, nb13, nb14
-from nncourse.catalogue import TOPICS, defined_in, epoch_topics
+from importlib import import_module
+from types import ModuleType
+
+from nnclassroom.exercises import index
+from nncourse.calls import OPERATIONS
+from nncourse.catalogue import defined_in, epoch_topics, imported, topics
 from nncourse.errors import refuse_unknown
 from nncourse.kernels.operation import Operation
-from nncourse.kernels.peer import all_reduce
 
-EXERCISES = (nb03b, nb04, nb06, nb08_to_10, nb09, nb12, all_reduce, nb13, nb14)
+NOTEBOOKS = ("nb03b", "nb04", "nb06", "nb08_to_10", "nb09", "nb12", "nb13", "nb14")
+EXERCISES = (*(f"nnclassroom.exercises.{name}" for name in NOTEBOOKS), "nncourse.kernels.peer.all_reduce")
 WHOLE_STEP = "algorithm_1"  # training steps run a student's kept one
+
+
+def exercise_topics() -> tuple[ModuleType, ...]:
+    """The modules of the operations that only exercises use."""
+    return tuple(map(import_module, EXERCISES))
 
 
 def find(name: str) -> Operation:
@@ -16,6 +25,8 @@ def find(name: str) -> Operation:
     >>> find("neuron").equation
     '(1)'
     """
-    known = defined_in((*TOPICS, *epoch_topics(), *EXERCISES))
+    if found := imported(name, OPERATIONS | index.OPERATIONS):
+        return found
+    known = defined_in((*topics(), *epoch_topics(), *exercise_topics()))
     refuse_unknown("an operation", name, known)
     return known[name]

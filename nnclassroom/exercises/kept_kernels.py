@@ -18,21 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cuda_on_cpu import emulate
 from cuda_on_cpu.errors import CudaCompileError
-from cuda_on_cpu.nvrtc import refuse_uncompilable, why_no_nvrtc
-from cuda_on_cpu.source import CudaSource, kernels_in, refuse_misspelt
-from nnclassroom.exercises import exam_operations
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.locked import locked
-from nnclassroom.judge import answer, worker
-from nnclassroom.judge import check as judge
-from nnclassroom.judge.forbidden_cuda import forbidden
-from nnclassroom.judge.group_answer import MemberProcesses
-from nnclassroom.judge.group_operation import GroupOperation
-from nnclassroom.judge.network_answer import NetworkProcess
-from nnclassroom.judge.network_operation import NetworkOperation
-from nnclassroom.judge.verdict import RIGHT, Verdict
+from nnclassroom.judge import worker
+from nnclassroom.judge.verdict import Verdict
 from nncourse import device as devices
 from nncourse import language
 from nncourse.errors import CourseError, read_text, reason_of, refuse_unknown, write_atomically
@@ -42,15 +33,12 @@ from nncourse.kernels.operation import PYTHON_DEVICES, Operation
 
 # Seconds for all cases of a check together: CPU time for Python, wall time for CUDA C.
 TIME_LIMIT, TIME_LIMIT_CUDA = 20.0, 60.0
-# Verdicts of a GPU that the emulator may explain: the race behind wrong values, the thread, the line.
-EXPLAINED = ("wrong value", "not in place", "outside", "bounds", "crash")
 LAZY_ANNOTATIONS = __future__.annotations.compiler_flag  # as in answer_process: names in type hints need not be known
 ATTEMPTS = "attempts.jsonl"
 MOST_TEXT, MOST_RECORD = 256 << 10, 4 << 20  # bytes of a kernel's text, and of the record
 WAIT = 8.0  # on a busy machine a check may take so many times longer
 SAME_TIMING, SLOWER = ("machine", "sizes"), 1.1  # times are compared if these agree; closer ones count as equal
 WAYS = ("ring", "tree", "root")  # of all_reduce; the first that is kept is taken
-PROCESSES = {GroupOperation: MemberProcesses, NetworkOperation: NetworkProcess}  # others have a TextProcess
 
 
 def folder() -> Path:
@@ -88,45 +76,36 @@ def check(
     seconds: the CPU time that Python may take.
     definitions: of an examination's operations; see exam_operations.py.
     """
-    operation = exam_operations.find(operation_name, definitions)
+    from nnclassroom.judge import answer, check  # in the worker alone: a notebook loads no judge
+
+    operation = _found(operation_name, definitions)
     try:
         if text is None:
-            return judge.check(operation, build(operation, name, None), seed=seed)
+            return check.check(operation, build(operation, name, None), seed=seed)
         if not launch:
             _refuse_name(operation, name)
             refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, operation.python_devices)
-            return answer.check_text(operation, name, text, seconds, seed, sandbox, PROCESSES.get(type(operation)))
-        return _check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
+            return answer.check_text(operation, name, text, seconds, seed, sandbox)
+        from nnclassroom.judge import cuda_answer  # and the emulator with it
+
+        return cuda_answer.check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
     except CourseError as error:
         return refused(operation, name, launch, error)
+
+
+def _found(name: str, definitions: str) -> Operation:
+    """The operation of that name: one of an examination's, else one of the package."""
+    if not definitions:
+        return find(name)
+    from nnclassroom.exercises import exam_operations
+
+    return exam_operations.find(name, definitions)
 
 
 def refused(operation: Operation, name: str, launch: dict | None, error: CourseError) -> Verdict:
     """The verdict on a text of which no kernel can be made."""
     kind = "compile" if isinstance(error, CudaCompileError) else "launch" if launch else "build"
     return Verdict(operation.name, name, kind, {"said": str(error)})
-
-
-def _check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sandbox: tuple[str, ...]) -> Verdict:
-    """Check CUDA C on a GPU if there is one, and then on the emulator, which finds what a GPU may hide."""
-    if found := forbidden(kernel.source):
-        return Verdict(operation.name, kernel.name, "forbidden", {"said": f"{kernel.source.file}: {found}"})
-    reason = emulate.why_not()
-    if not devices.gpu_available():
-        if reason:  # what can be said of a text that nothing here can run
-            refuse_misspelt(kernel.source)
-            if why_no_nvrtc() is None:
-                refuse_uncompilable(kernel.source)
-        return judge.check(operation, kernel, device="emulator", seed=seed, sandbox=sandbox)
-    verdict = judge.check(operation, kernel, device="gpu", seed=seed)
-    if reason or verdict.kind not in (RIGHT, *EXPLAINED):
-        return verdict
-    emulated = judge.check(operation, kernel, device="emulator", seed=seed, sandbox=sandbox)
-    if verdict:
-        return replace(verdict, facts={**verdict.facts, "emulated too": True}) if emulated else emulated
-    if emulated or (emulated.kind == "wrong value" and not emulated.facts.get("unset")):
-        return verdict
-    return replace(emulated, facts={**emulated.facts, "context": verdict.facts.get("context", "")})
 
 
 def judged(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Verdict:
@@ -146,18 +125,20 @@ def judged(operation: Operation, name: str, text: str | None, launch: dict | Non
 
 def _explained(operation: Operation, name: str, text: str | None, launch: dict, ended: Verdict) -> Verdict:
     """The emulator's verdict on a kernel that crashed or hung on the GPU, if it finds a fault; else `ended`."""
-    if not devices.gpu_available() or emulate.why_not():
+    if not devices.gpu_available():
         return ended
     try:
         emulated = worker.call(_check_emulated, operation.name, name, text, launch, seconds=WAIT * TIME_LIMIT_CUDA)
     except CourseError:
         return ended
-    return ended if emulated else emulated
+    return ended if emulated is None or emulated else emulated
 
 
-def _check_emulated(operation_name: str, name: str, text: str, launch: dict) -> Verdict:
+def _check_emulated(operation_name: str, name: str, text: str, launch: dict) -> Verdict | None:
+    from nnclassroom.judge import cuda_answer
+
     operation = find(operation_name)
-    return judge.check(operation, build(operation, name, text, launch), device="emulator")
+    return cuda_answer.emulated(operation, build(operation, name, text, launch))
 
 
 def keep(
@@ -325,14 +306,18 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
     if launch:
         if name in operation.python_devices:
             raise CourseError(f"{file}: {name} is a Python kernel; wanted CUDA C under another name, such as naive")
+        from cuda_on_cpu.source import kernels_in  # of CUDA C alone
+
         options = {option: tuple(value) if isinstance(value, list) else value for option, value in launch.items()}
         source = CudaSource(text, file)
         there = kernels_in(source)
         entry = there[0] if len(there) == 1 else operation.name  # a single function may have any name
         try:
-            return CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
+            kernel = CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
         except TypeError:
             raise CourseError(f"{file}: wanted a launch such as {{'block': [256]}}, got {launch}") from None
+        kernel.refuse_other_parameters()
+        return kernel
     refuse_unknown(f"for {file} a Python kernel", name, operation.python_devices)
     xp, device = np, operation.python_devices[name]
     if device == "gpu" and devices.gpu_available():

@@ -9,6 +9,7 @@ A student's kept algorithm_1 is part of choose(…, mine=True): training steps o
 
 import numpy as np
 
+from nnclassroom.judge import network_answer  # noqa: F401  (it holds students' texts)
 from nnclassroom.judge.network_operation import NetworkOperation, lists
 from nncourse.architecture import DenseArchitecture
 from nncourse.epochs.dense import dense_sgd_epoch, random_targets

@@ -18,6 +18,7 @@ from math import ceil, log2
 
 import numpy as np
 
+from nnclassroom.judge import group_answer  # noqa: F401  (it holds students' texts)
 from nnclassroom.judge.group_operation import Exchanged, GroupOperation
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial

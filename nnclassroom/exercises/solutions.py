@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.pages import running_ipython
 from nncourse.errors import CourseError

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from cuda_on_cpu.host_program import nvcc, program_for
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.pages import page
 from nncourse import device
 from nncourse.backend import choose

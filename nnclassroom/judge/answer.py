@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
@@ -29,9 +29,10 @@ from nnclassroom.judge import answer_process, limits
 from nnclassroom.judge.answer_process.messages import about_array, packed, unpacked
 from nnclassroom.judge.answer_process.results import LONGEST_TEXT, said_of
 from nnclassroom.judge.answer_process.talk import MOST_MESSAGE
-from nnclassroom.judge.check import BROKEN_OFF, Returned, judge, raised
+from nnclassroom.judge.check import judge
 from nnclassroom.judge.forbidden_python import forbidden, imports_the_course
 from nnclassroom.judge.python_text import lines, tree
+from nnclassroom.judge.run import BROKEN_OFF, Returned, raised
 from nnclassroom.judge.verdict import RIGHT, Case, Fault, Verdict
 from nncourse import device as devices
 from nncourse.errors import CourseError, printable
@@ -73,13 +74,8 @@ def check_text(
     seconds: float,
     seed: int | None = None,
     sandbox: tuple[str, ...] = (),
-    process_of: Callable[..., Any] | None = None,
 ) -> Verdict:
-    """The verdict on the text of a Python kernel. `seconds` of computing are allowed for all cases together.
-
-    `process_of` makes what holds the text and runs the cases: a TextProcess, or what has the same members.
-    """
-    process_of = process_of or TextProcess
+    """The verdict on the text of a Python kernel. `seconds` of computing are allowed for all cases together."""
     on_gpu = operation.python_devices[name] == "gpu" and devices.gpu_available()
     if fault := forbidden(text, operation.python_devices[name] == "gpu", name != "numba"):
         return Verdict(operation.name, name, fault.kind, fault.facts)
@@ -88,7 +84,8 @@ def check_text(
             return Verdict(operation.name, name, process.building.kind, process.building.facts)
         verdict = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", seed)
         if verdict:
-            return process.noted(verdict, seed)
+            noted: Verdict = process.noted(verdict, seed)
+            return noted
     case = verdict.case
     if verdict.kind == "wrong value" and case is not None and process.calls > 1:
         with process_of(operation, name, text, seconds, sandbox) as process:
@@ -106,6 +103,12 @@ def _compares_three(text: str) -> bool:
     calls = [node for node in ast.walk(tree(text)) if isinstance(node, ast.Call)]
     names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute) and len(call.args) > 2}
     return bool(names & {"maximum", "minimum"})
+
+
+@functools.singledispatch
+def process_of(operation: Operation, *given: Any) -> Any:
+    """What holds a text and runs the cases; kinds of operations that call kernels in other ways register theirs."""
+    return TextProcess(operation, *given)
 
 
 def seconds_of_text(operation: Operation, name: str, text: str, arguments: tuple[Any, ...], seconds: float) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 from cuda_on_cpu.program import PARTS
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from cuda_on_cpu.tokens import Token, tokens
 
 WHY = {

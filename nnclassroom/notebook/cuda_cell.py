@@ -3,7 +3,8 @@
 import argparse
 import shlex
 
-from cuda_on_cpu.source import CudaSource, has_empty_kernel
+from cuda_on_cpu.source import has_empty_kernel
+from cuda_on_cpu.text import CudaSource
 from nnclassroom.arguments import Parser
 from nncourse.errors import CourseError
 from nncourse.kernels.operation import Operation

@@ -10,7 +10,6 @@ checked in other processes, so that a crash or hang cannot affect the notebook.
 
 import ast
 import contextlib
-import functools
 import html
 import os
 from collections.abc import Callable
@@ -23,7 +22,6 @@ from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.solutions import solution_text
 from nnclassroom.judge import worker
-from nnclassroom.judge.answer import seconds_of_text
 from nnclassroom.judge.python_text import tree
 from nnclassroom.judge.verdict import OPEN, UNCHECKED, Verdict
 from nnclassroom.notebook import cuda_cell, python_cell
@@ -35,7 +33,6 @@ from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
-TIMING_LIMIT = 120.0  # seconds, for the table of times
 SLOW_LOOP = 5.0  # a numpy kernel with a loop gets a note if it takes so many times as long as the course's
 MOST_WARNINGS = 3  # of the compiler, that are shown
 # Texts with these verdicts are not run in the notebook's process.
@@ -215,7 +212,7 @@ def timed(
                 f"Checked {'on the CPU emulator' if launch else 'with NumPy'}, not timed: no GPU here.",
                 *notes,
             ]
-        return worker.call(_compare, operation.name, name, text, launch, seconds=TIMING_LIMIT), notes
+        return worker.call(timing.compare_text, operation.name, name, text, launch, seconds=timing.TIMING_LIMIT), notes
     except Exception as error:  # a GPU without free memory raises CuPy's, and a right answer stays right
         worker.end()
         if strict():
@@ -229,17 +226,6 @@ def _resources_in_words(kernel: Kernel) -> str:
     need = resources(kernel.source, kernel.entry)
     spilt = f", {need.spill_bytes} bytes of local memory a thread" if need.spill_bytes else ""
     return f"{need.registers} registers a thread, {need.shared_bytes} bytes of shared memory a block{spilt}."
-
-
-def _compare(operation_name: str, name: str, text: str | None, launch: dict | None) -> timing.Table:
-    """In the worker: a table of the kernel's time and those of others."""
-    operation = find(operation_name)
-    if text is None or launch:
-        return timing.compare(kept_kernels.build(operation, name, text, launch), "yours" if text else "solution")
-    device = operation.python_devices[name]
-    kernel = Kernel(operation, name, device, kept_kernels.file_name(operation, name, launch))
-    measure = functools.partial(seconds_of_text, operation, name, text, seconds=TIMING_LIMIT)
-    return timing.compare(kernel, "yours", measure)
 
 
 def _slow_loop(operation: Operation, name: str, text: str | None, table: timing.Table | None) -> list[str]:

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 import lazy_loader
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
+from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.catalogue import find
 from nnclassroom.formats import duration, rate, times_as_fast
-from nnclassroom.judge import check
+from nnclassroom.judge.cases import random_case
 from nnclassroom.pages import cells, page
 from nnclassroom.timing import neighbours, pytorch
 from nncourse import device as devices
 from nncourse import threads
-from nncourse.cuda.compile import gpu_kernel
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import MANTISSA, Kernel
 from nncourse.kernels.operation import Operation
@@ -32,6 +33,7 @@ OVER = 1.1  # times a limit: more is no error of measurement
 BUSY_LIMIT = "Above 100 %: the limit was measured while others used this machine."
 FAILED = "failed, so not timed"  # the note of a kernel that raised an error while it was timed
 C = "c"  # the plain C program: the base in the place of loops, where there is one
+TIMING_LIMIT = 120.0  # seconds, for the table of times
 NOTHING = CudaSource('extern "C" __global__ void nothing() {}', "nothing.cu")
 
 
@@ -159,7 +161,7 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
         raise CourseError(f"{operation.name} has the sizes {', '.join(there)}; got {', '.join(unknown)}{derived}")
     if empty := [name for name in there if name in operation.shapes.dims and sizes[name] < 1]:
         raise CourseError(f"{operation.name}: wanted arrays with {', '.join(empty)} of at least 1; got 0")
-    arguments = check.random_case(operation, sizes).arguments
+    arguments = random_case(operation, sizes).arguments
     return [_time(operation[name], arguments) for name in names or operation.kernels]
 
 
@@ -196,7 +198,7 @@ def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], floa
     """
     operation, device = yours.operation, yours.device
     sizes = default_sizes(operation, device)
-    arguments = check.random_case(operation, sizes).arguments
+    arguments = random_case(operation, sizes).arguments
     others = [kernel for kernel in operation.kernels.values() if kernel.device == device or kernel.name in BASES]
     rows = [replace(_time(yours, arguments, measure), kernel=label)]
     for kernel in others:
@@ -205,6 +207,17 @@ def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], floa
     if device == "gpu":
         rows += _or_reason("transfers", device, lambda: [_time_transfers(operation, arguments)])
     return table(operation, rows, sizes)
+
+
+def compare_text(operation_name: str, name: str, text: str | None, launch: dict | None) -> Table:
+    """compare() for a kernel given as text, or for the package's of that name. A worker process calls this."""
+    from nnclassroom.judge.answer import seconds_of_text  # in the worker alone
+
+    operation = find(operation_name)
+    if text is None or launch:
+        return compare(kept_kernels.build(operation, name, text, launch), "yours" if text else "solution")
+    kernel = Kernel(operation, name, operation.python_devices[name], kept_kernels.file_name(operation, name, launch))
+    return compare(kernel, "yours", functools.partial(seconds_of_text, operation, name, text, seconds=TIMING_LIMIT))
 
 
 def _or_reason(name: str, device: str, measure: Callable[[], list[Row]]) -> list[Row]:
@@ -248,6 +261,8 @@ def seconds_of_nothing(device: str) -> float:
     """Seconds to call an empty function, or to launch an empty CUDA kernel."""
     if device == "cpu":
         return devices.seconds(lambda: None)
+    from nncourse.cuda.compile import gpu_kernel  # on a GPU alone
+
     kernel = gpu_kernel(NOTHING, "nothing")
     return devices.seconds(lambda: kernel((1,), (1,), ()), device)
 

@@ -14,7 +14,6 @@ from typing import Any
 import psutil
 
 from nncourse import device as devices
-from nncourse.parallel.energy import gpu_handles
 from nncourse.threads import TELLS, Load, usable_cores
 
 LATELY = 5.0  # seconds
@@ -56,7 +55,7 @@ def gpu_in_words() -> str:
 
     try:
         pynvml.nvmlInit()
-        handle = gpu_handles(pynvml)[cupy.cuda.Device().id]
+        handle = devices.gpu_handles(pynvml)[cupy.cuda.Device().id]
         running = [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
         others = {number for number in running if not _is_mine(number)}
         busy = _busy(pynvml, handle, others)

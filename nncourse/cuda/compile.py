@@ -5,7 +5,8 @@ import functools
 from typing import Any
 
 from cuda_on_cpu.nvrtc import STANDARD, CudaCompileError, Resources, compile_check, readable_errors
-from cuda_on_cpu.source import CudaSource, parameters, refuse_misspelt
+from cuda_on_cpu.source import parameters, refuse_misspelt
+from cuda_on_cpu.text import CudaSource
 from nncourse import device
 
 

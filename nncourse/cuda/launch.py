@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cuda_on_cpu.arguments import checked, in_three
-from cuda_on_cpu.source import CudaSource, Parameter, constant_arrays, parameters
+from cuda_on_cpu.arguments import checked, in_three, refuse_unlaunchable
+from cuda_on_cpu.source import Parameter, constant_arrays, parameters
+from cuda_on_cpu.text import CudaSource
 from nncourse.device import on_gpu
 from nncourse.errors import CourseError
+
+__all__ = ["launch", "parameters", "prepared", "refuse_unlaunchable"]
 
 DEFAULT_SHARED = 48 * 1024  # bytes of dynamic shared memory that a kernel may use without setting an attribute
 

@@ -7,7 +7,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nncourse import device as devices
 from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.cuda.launch import launch

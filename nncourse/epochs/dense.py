@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nncourse.architecture import DenseArchitecture
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels import activations

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nncourse import device as devices
 from nncourse.architecture import ChainArchitecture, DenseArchitecture, Neurons, Rule
 from nncourse.cuda.launch import launch

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nncourse import device as devices
 from nncourse.architecture import ChainArchitecture, Filters, Neurons, Rule, Windows
 from nncourse.cuda.launch import launch

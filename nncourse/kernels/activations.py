@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial

@@ -9,11 +9,11 @@ from math import ceil
 
 import numpy as np
 
-from nncourse.cuda.launch import launch
 from nncourse.device import array_module, multiprocessors, on_gpu
 from nncourse.kernels.convolution import EXCHANGED, NO_STRIDE, TRANSPOSED, TURNED
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.dense import ON_TILES
+from nncourse.kernels.kernel import launching
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Trial, shared_sum, sizes_named
 
@@ -449,9 +449,9 @@ def weight_gradient_implicit_gemm(D, A, k, stride, before, after, out=None, **em
     sums = dW if parts == 1 else xp.empty((parts, dW.size), np.float32)
     arguments = D, A, sums, batch, c_out, c_in, h_in, w_in, k, stride, before, h_out, w_out, span
     entry = f"convolution_weight_gradient_part_{rows}x{columns}"
-    launch(WEIGHT_TILES, entry, (tiles, parts), (128,), arguments, **emulator)
+    launching().launch(WEIGHT_TILES, entry, (tiles, parts), (128,), arguments, **emulator)
     if parts > 1:
         together = 8 if parts >= 32 else 1
         blocks, joined = ceil(dW.size * together / 256), (sums, dW, parts, dW.size, together)
-        launch(WEIGHT_TILES, "convolution_weight_gradient_join", (blocks,), (256,), joined, **emulator)
+        launching().launch(WEIGHT_TILES, "convolution_weight_gradient_join", (blocks,), (256,), joined, **emulator)
     return dW

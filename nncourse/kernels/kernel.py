@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import zip_longest
 from math import ceil, prod
+from types import ModuleType
 from typing import Any
 
-from cuda_on_cpu.arguments import refuse_unlaunchable
-from cuda_on_cpu.source import CudaSource, parameters
+from cuda_on_cpu.text import CudaSource
 from nncourse import device as devices
-from nncourse.cuda.launch import launch
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Formula, Sizes
 from nncourse.kernels.signature import Signature
@@ -62,7 +62,7 @@ class CudaKernel(Kernel):
     constants: __constant__ arrays of the text to fill before the launch, each with the first elements of an argument:
         constants={"filters": "W"}.
 
-    Raises CourseError if parameters, sizes or block do not fit the operation.
+    Raises CourseError if sizes or block do not fit the operation. Its text is read at the first launch.
     """
 
     cuda: bool = field(default=True, kw_only=True)
@@ -78,10 +78,6 @@ class CudaKernel(Kernel):
 
     def __post_init__(self) -> None:
         operation = self.operation
-        declared = [parameter.name for parameter in parameters(self.source, self.entry)]
-        wanted = list(operation.cuda_arguments)
-        if len(declared) != len(wanted) or (declared != wanted and sorted(declared) == sorted(wanted)):
-            raise CourseError(f"{self.where}: {self.entry} takes {', '.join(declared)}; wanted {', '.join(wanted)}")
         used = [*(self.over or ()), *(name for size in self.grid or () for name in Formula(str(size)).names)]
         if unknown := set(used) - set(operation.size_names):
             there = ", ".join(operation.size_names)
@@ -94,6 +90,13 @@ class CudaKernel(Kernel):
                 f"{self.where}: wanted a block with 1 axis or {axes}, one for each size it covers; "
                 f"got {covered}: change --block, or name the sizes with --over or --grid"
             )
+
+    def refuse_other_parameters(self) -> None:
+        """CourseError if the function does not take what the operation hands to it."""
+        declared = [parameter.name for parameter in launching().parameters(self.source, self.entry)]
+        wanted = list(self.operation.cuda_arguments)
+        if len(declared) != len(wanted) or (declared != wanted and sorted(declared) == sorted(wanted)):
+            raise CourseError(f"{self.where}: {self.entry} takes {', '.join(declared)}; wanted {', '.join(wanted)}")
 
     def __call__(self, *arguments: Any, out: Any = None, **emulator: Any) -> Any:
         """Launch the kernel and return the result, or a tuple of several. An in-place result is its argument.
@@ -119,7 +122,9 @@ class CudaKernel(Kernel):
         if 0 not in grid:  # CUDA refuses an empty grid; then there is nothing to compute
             chosen = [passed[name] for name in operation.cuda_arguments]
             shared, constants = self.shared, self.constants
-            launch(self.source, self.entry, grid, self.block, chosen, shared, constants=constants, **emulator)
+            launching().launch(
+                self.source, self.entry, grid, self.block, chosen, shared, constants=constants, **emulator
+            )
         if len(operation.results) == 1:
             return passed[operation.result.name]
         return tuple(passed[result.name] for result in operation.results)
@@ -127,7 +132,7 @@ class CudaKernel(Kernel):
     def threads(self, *arguments: Any) -> int:
         """The number of threads of the launch for these arguments. CourseError if no GPU takes it."""
         grid = self._plan(arguments)[2]
-        refuse_unlaunchable(grid, self.block, self.shared, f"{self.source.file}: {self.entry}")
+        launching().refuse_unlaunchable(grid, self.block, self.shared, f"{self.source.file}: {self.entry}")
         return prod(grid) * prod(self.block)
 
     def covers(self, *arguments: Any) -> tuple[int, ...]:
@@ -158,6 +163,7 @@ class CudaKernel(Kernel):
     def _plan(self, arguments: tuple[Any, ...]) -> tuple[dict[str, tuple[int, ...]], Sizes, tuple[int, ...]]:
         """Shapes of the results, sizes, and blocks in x, y, z. x runs along rows, so that a warp's writes coalesce."""
         operation = self.operation
+        self.refuse_other_parameters()
         sizes = operation.sizes(*arguments)
         in_order = operation.shapes.result_shapes(arguments, sizes)
         shapes = {result.name: shape for result, shape in zip(operation.results, in_order, strict=True)}
@@ -167,3 +173,11 @@ class CudaKernel(Kernel):
         covered = self.tile or self.block
         wanted = (prod(elements),) if len(covered) == 1 else tuple(reversed(elements))
         return shapes, sizes, tuple(ceil(count / width) for count, width in zip(wanted, covered, strict=True))
+
+
+@cache
+def launching() -> ModuleType:
+    """The module that reads CUDA C and launches it. Most processes need neither it nor the eight that it imports."""
+    from nncourse.cuda import launch
+
+    return launch

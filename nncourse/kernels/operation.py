@@ -20,7 +20,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from cuda_on_cpu.source import CudaSource, kernels_in, line_of
+from cuda_on_cpu.text import CudaSource
 from nncourse.errors import CourseError
 from nncourse.kernels import jit
 from nncourse.kernels.kernel import CudaKernel, Kernel
@@ -100,13 +100,12 @@ class Operation(Signature):
     ) -> None:
         """Register a `__global__` function of a .cu text, by default <operation>_<name>, as kernel `name`.
 
-        The function takes `cuda_arguments`. block: threads in x, y. launch: the other options of CudaKernel.
+        The function takes `cuda_arguments`; its text is read at the first launch. block: threads in x, y. launch: the
+        other options of CudaKernel.
         """
         function = function or f"{self.name}_{name}"
-        if function not in kernels_in(source):
-            raise CourseError(f"{source.file}: wanted a kernel {function}; there are {', '.join(kernels_in(source))}")
         block = (block,) if isinstance(block, int) else tuple(block)
-        where = f"{source.file}:{line_of(source, function)}"
+        where = f"{source.file}:{source.line_of(function)}"
         self._add(CudaKernel(self, name, "gpu", where, None, source, function, block, **launch))
 
     def _add(self, kernel: Kernel) -> None:

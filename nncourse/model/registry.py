@@ -72,14 +72,26 @@ def layer(kind: str, label: str = "", word: str = "", **form: Any) -> Callable[[
     """Register a class of layers: its kind in model files, and what words_of() says instead, if given.
 
     word, form: its word and the other fields of Form; without a word, make_network does not know it.
+
+    Raises CourseError for a kind or a word that another class has. A cell that runs again registers its class again.
     """
 
     def register(found: Class) -> Class:
+        known = KINDS if found.__module__.startswith(__package__) else registered()
+        for name, there in known.items():
+            taken = f"kind {kind}" if name == kind else f"word {word}" if there.form and there.form.word == word else ""
+            own, other = _name_of(found), _name_of(there.layer)
+            if taken and own != other:
+                raise CourseError(f"the {taken} of {own} is taken by {other}: choose another")
         found.kind = kind  # type: ignore[attr-defined]
         KINDS[kind] = Registered(Form(word, **{"pattern": word} | form) if word else None, found, label or kind)
         return found
 
     return register
+
+
+def _name_of(layer: type) -> str:
+    return f"{layer.__module__}.{layer.__qualname__}"
 
 
 def registered() -> dict[str, Registered]:

@@ -23,6 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nncourse import device as devices
 from nncourse import threads
 from nncourse.errors import CourseError, reason_of
 
@@ -214,7 +215,7 @@ def gpu_meters() -> tuple[list[Meter], str]:
         return [], f"energy of GPUs: {NOWHERE}, since nvidia-ml-py is not installed"
     try:
         pynvml.nvmlInit()
-        handles = gpu_handles(pynvml)
+        handles = devices.gpu_handles(pynvml)
         for handle in handles:
             pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
     except pynvml.NVMLError as error:
@@ -225,17 +226,6 @@ def gpu_meters() -> tuple[list[Meter], str]:
         for name in [f"GPU {number}, {_text(pynvml.nvmlDeviceGetName(handle))}"]
     ]
     return meters, "" if meters else f"energy of GPUs: {NOWHERE}, since there is none"
-
-
-def gpu_handles(pynvml: Any) -> list[Any]:
-    """NVML's handles in CUDA's order. NVML lists all GPUs of a host, CUDA those that this process may use."""
-    try:
-        import cupy
-
-        buses = [cupy.cuda.runtime.deviceGetPCIBusId(n) for n in range(cupy.cuda.runtime.getDeviceCount())]
-    except Exception:  # no CuPy or no driver: then NVML's order has to do
-        return [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
-    return [pynvml.nvmlDeviceGetHandleByPciBusId(bus.encode() if isinstance(bus, str) else bus) for bus in buses]
 
 
 def _counter(pynvml: Any, handle: Any) -> Callable[[], float]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cuda_on_cpu.source import CudaSource
+from cuda_on_cpu.text import CudaSource
 from nncourse.cuda.launch import launch, prepared
 from nncourse.device import array_module
 from nncourse.errors import CourseError, refuse_unknown
