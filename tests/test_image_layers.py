@@ -1,4 +1,4 @@
-"""Layers for images, pooling, flatten and dropout: gradients, PyTorch as oracle, masks, shapes, memory."""
+"""Layers for images, pooling, flatten and dropout: gradients, masks, shapes, memory."""
 
 from itertools import pairwise
 from math import prod
