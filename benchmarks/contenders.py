@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks import digits, trainers
-from nnclassroom.timing import jax_training, pytorch_training
+from nnexperiment.trainers import jax_training, pytorch_training
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnclassroom.timing import training
-from nnclassroom.timing.training import Trainer
 from nncourse.model.optimizers import Adam
+from nnexperiment.trainers import training
+from nnexperiment.trainers.training import Trainer
 
 NAME = "digits CNN"
 WORDS = "image1x28x28,conv4x2same,conv4x2same,pool4,128,10"

@@ -1,6 +1,6 @@
 """All measurements on a GPU in one run: python -m benchmarks.gpu [--only PART,PART [--merge]] [--quick] [--out FILE].
 
-A complete run writes results/gpu.json, from which `python -m benchmarks.tables` makes README.md's tables; this folder's
+A complete run writes results/gpu.json, from which `python -m benchmarks.tables` makes docs/speed.md; this folder's
 README.md describes its contents. The part `base` times the CPU beside the GPU: a plain C program, loops, NumPy, Numba.
 --merge puts the parts into what is there, if machine and versions are the same, and measures everything if not. Each
 part runs in its own process, and so does each contender of `epochs`, `base` and `digits`.

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.workers import WrongResultError
-from nnclassroom.timing.training import DisagreesError, Problem, Trainer, error_of, timed
 from nncourse.calls import ADAM
 from nncourse.epochs.dense import random_targets
+from nnexperiment.trainers.training import DisagreesError, Problem, Trainer, error_of, timed
 
 RATE = 2.0
 TOLERANCE = 5e-5  # relative to the change of the parameters. Errors: float32 at most 5e-6, TF32 at least 2e-4

@@ -13,7 +13,7 @@ import nbformat
 from nbformat import v4
 
 from nnclassroom.exercises.hints import Exercise
-from nnclassroom.marking.grade import file_of
+from nnclassroom.handing_in.kernel_files import file_of
 from nnclassroom.notebook.exams import is_cuda
 from tests.exercise_answers import RIGHT, UNUSUAL
 

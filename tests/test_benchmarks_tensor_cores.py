@@ -1,4 +1,4 @@
-"""Tensor cores beside float32: contenders, their errors, README's table. No test asserts a time."""
+"""Tensor cores beside float32: contenders, their errors, docs/speed.md's table. No test asserts a time."""
 
 import json
 import sys
