@@ -85,7 +85,7 @@ class Launch:
 @pytest.fixture
 def cuda(cuda_somewhere, monkeypatch):
     """Kernels on the emulator; streams and recordings are stand-ins."""
-    really = kernels.launch
+    really = kernels.launching().launch
 
     def launch(source, function, grid, block, arguments, *more, **options):
         def begin(arguments):
@@ -110,8 +110,9 @@ def cuda(cuda_somewhere, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     for name, there in (("Recording", Recording), ("Launch", Launch)):
         monkeypatch.setattr(recorded_steps, name, there)
-    for module in (kernels, convolution_backpropagation):
-        monkeypatch.setattr(module, "launch", launch)
+    module = kernels.launching()
+    monkeypatch.setattr(kernels, "launching", lambda: SimpleNamespace(**vars(module) | {"launch": launch}))
+    monkeypatch.setattr(convolution_backpropagation, "launching", kernels.launching)
     monkeypatch.setattr(recorded_steps, "MOST_STEPS", 2)
     return choose("cuda", emulate=True)
 

@@ -3,16 +3,18 @@
 import re
 import time
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
+from exercise_answers import FILES, answers_of
 
 from nnclassroom.exercises.hints import exercises
 from nnclassroom.exercises.solutions import solution_text
 from nnclassroom.notebook.exams import is_cuda
 from nnmarking import pages
 from nnmarking.similarity import compared
-from tests.exercise_answers import RIGHT, UNUSUAL
 
+TESTS = Path(__file__).resolve().parent
 PYTHON = """def confusion_matrix(P, Y):
     classes = Y.shape[1]
     found = np.zeros((classes, classes), np.int32)
@@ -81,11 +83,13 @@ def test_one_liners_are_not_compared():
 def test_honest_answers_are_not_alike():
     """All right answers of the tests, as if each were a student's. A few of them were made from others."""
     right = defaultdict(list)
-    for each in RIGHT + UNUSUAL:
-        right[each["operation"], each["kernel"]].append(each["text"])
+    for path in FILES:
+        for kind, each in answers_of(path):
+            if kind != "wrong":
+                right[each["operation"], each["kernel"]].append(each["text"])
     pairs = possible = 0
     for each in exercises():
-        texts = {str(place): text for place, text in enumerate(right[each.operation, each.kernel])}
+        texts = {str(place): text for place, text in enumerate(right[each.operation, each.kernel]) if text}
         solution = solution_text(each.operation, each.kernel) or ""
         pairs += len(compared(texts, is_cuda(each.kernel), solution).pairs)
         possible += len(texts) * (len(texts) - 1) // 2
