@@ -6,12 +6,13 @@ from math import prod
 
 import numpy as np
 import pytest
+from epoch_networks import gradient_by_pytorch
 from finite_differences import compare_gradients
-from fused_epochs import gradient_by_pytorch
 from random_layers import convolution, dense
-from trainings import same
+from trainings import by_steps, same
 
 from cuda_on_cpu import emulate
+from fused_epochs.architecture import architecture_of
 from nncourse import datasets
 from nncourse.backend import choose
 from nncourse.errors import CourseError
@@ -19,10 +20,10 @@ from nncourse.model.image_layers import AveragePool, Convolution, Dropout, Flatt
 from nncourse.model.layers import LayerSequence, StepPosition
 from nncourse.model.network import MOST_NUMBERS, Network, backpropagation, make_network, training_step
 from nncourse.model.optimizers import SGD, Adam
-from nncourse.model.training import MOST_COPIED, evaluate, train
+from nncourse.model.plans import MOST_COPIED
+from nncourse.model.training import History, evaluate, train
 
-STEPS = {"convolutional_sgd_epoch": "steps", "convolutional_adam_epoch": "steps"}
-NUMPY = choose("numpy", **STEPS)
+NUMPY = by_steps("numpy")
 DIGITS_CNN = "image1x28x28,conv4x2same,conv4x2same,pool4,128,10"
 SMALL = "image1x8x8,conv3x2same,conv4x3s2,pool2,12,10"
 CROSS = "categorical_cross_entropy"
@@ -76,7 +77,7 @@ def test_the_gradient_is_pytorchs(words, rng):
     network = make_network(words, "relu", CROSS, seed=2)
     X = rng.normal(size=(8, *network.input_shape)).astype(np.float32)
     Y = np.eye(network.sizes[-1], dtype=np.float32)[rng.integers(0, network.sizes[-1], 8)]
-    wanted = gradient_by_pytorch(torch, network.architecture, network.flat_parameters, X, Y)
+    wanted = gradient_by_pytorch(torch, architecture_of(network), network.flat_parameters, X, Y)
     training_step(network, X, Y, 0.01, NUMPY)
     assert np.abs(wanted).max() > 1e-2
     np.testing.assert_allclose(network.flat_gradient, wanted, rtol=1e-3, atol=2e-6 * np.abs(wanted).max() + 1e-6)
@@ -97,7 +98,9 @@ def trained(digits, words, optimizer, epochs, backend=NUMPY, network=None, done=
     """A network trained for some epochs, its optimizer, and the history."""
     network = network or make_network(words, "relu", CROSS, seed=1)
     options = {"batch_size": 32, "learning_rate": 0.003, "seed": 5} | options
-    history = train(network, *digits, backend, epochs=epochs, epochs_done=done, optimizer=optimizer, **options)
+    history = train(
+        network, *digits, backend, epochs=epochs, after=History(before=done), optimizer=optimizer, **options
+    )
     return network, optimizer, history
 
 
@@ -124,7 +127,7 @@ def test_resume_goes_on_as_if_it_had_never_stopped(digits, words, kind):
 @pytest.mark.parametrize("kind", (Adam, SGD))
 def test_a_kernel_for_whole_epochs_takes_the_same_steps(digits, kind):
     fused, steps = (trained(digits, SMALL, kind(), 3, backend) for backend in (choose("numpy"), NUMPY))
-    assert (fused[2].kernel, steps[2].kernel, fused[2].note, steps[2].note) == ("numpy", "steps", "", "")
+    assert (fused[2].plan, steps[2].plan, fused[2].note, steps[2].note) == ("numpy", "operations", "", "")
     assert fused[1].steps == steps[1].steps == 3 * 7
     np.testing.assert_allclose(fused[0].flat_parameters, steps[0].flat_parameters, rtol=1e-3, atol=1e-4)
     assert fused[1].state.keys() == steps[1].state.keys()
@@ -133,29 +136,28 @@ def test_a_kernel_for_whole_epochs_takes_the_same_steps(digits, kind):
 
 
 @pytest.mark.parametrize(
-    ("words", "optimizer", "kernel"),
+    ("words", "optimizer", "plan"),
     [
-        (SMALL, Adam(l2=0.01), "numpy"),
-        (SMALL, SGD(momentum=0.9), "numpy"),
-        (SMALL, SGD(l2=0.01), "numpy"),
-        ("image1x8x8,pool2,conv3x2,10", Adam(), "numpy"),
-        (SMALL.replace("12,", "12,dropout0.5,"), Adam(), "steps"),
-        (SMALL.replace("pool2", "pool2s1"), SGD(), "steps"),
-        (SMALL.replace("pool2", "averagepool2"), Adam(), "steps"),
+        (SMALL, Adam(l2=0.01), "gradient"),
+        (SMALL, SGD(momentum=0.9), "gradient"),
+        (SMALL, SGD(l2=0.01), "gradient"),
+        ("image1x8x8,pool2,conv3x2,10", Adam(), "gradient"),
+        (SMALL.replace("12,", "12,dropout0.5,"), Adam(), "operations"),
+        (SMALL.replace("pool2", "pool2s1"), SGD(), "operations"),
+        (SMALL.replace("pool2", "averagepool2"), Adam(), "operations"),
     ],
 )
-def test_other_optimizers_take_the_gradient_and_other_layers_steps(digits, words, optimizer, kernel):
+def test_other_optimizers_take_the_gradient_and_other_layers_steps(digits, words, optimizer, plan):
     *_, history = trained(digits, words, optimizer, 1, choose("numpy"))
-    assert history.kernel == kernel and "\n" not in history.note
-    assert ("step by step" in history.note) == (kernel == "steps")
-    fused = {"convolutional_adam_epoch" if isinstance(optimizer, Adam) else "convolutional_sgd_epoch": "numpy"}
+    assert history.plan == plan and "\n" not in history.note
+    assert ("step by step" in history.note) == (plan == "operations")
     with pytest.raises(CourseError):
-        trained(digits, words, optimizer, 1, choose("numpy", **fused))
+        trained(digits, words, optimizer, 1, choose("numpy"), plan="numpy")
 
 
 def test_an_architecture_is_the_network_without_its_parameters():
     network = make_network("image3x9x8,conv5x3same,conv2x4p1s2,pool2,7,4", "tanh", CROSS)
-    found = network.architecture
+    found = architecture_of(network)
     assert found.image == (3, 9, 8) and found.pool == 2 and found.sizes == (7, 4)
     numbers = [(f.count, f.k, f.stride, f.before, f.after) for f in found.convolutions]
     assert numbers == [(5, 3, 1, 1, 1), (2, 4, 2, 1, 1)]
@@ -163,8 +165,8 @@ def test_an_architecture_is_the_network_without_its_parameters():
     arrays = [array for pair in found.views(network.flat_parameters) for array in pair]
     for one, other in zip(arrays, network.parameters, strict=True):
         assert np.shares_memory(one, other) and one.shape == other.shape
-    assert make_network("image1x8x8,conv2x3,5").architecture.pool == 0
-    assert make_network("image1x8x8,5,2").architecture.convolutions == ()
+    assert architecture_of(make_network("image1x8x8,conv2x3,5")).pool == 0
+    assert architecture_of(make_network("image1x8x8,5,2")).convolutions == ()
 
 
 # ---- dropout
@@ -225,7 +227,8 @@ def test_train_hands_each_batch_its_turn(digits):
     words = SMALL.replace("12,", "dropout0.3,12,")
     for pieces in (1 << 22, 1):  # numbers of X that are reordered at a time
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("nncourse.model.training.MOST_IN_CACHE", pieces)
+            for module in ("nncourse.model.plans", "fused_epochs.planner"):
+                patch.setattr(f"{module}.MOST_IN_CACHE", pieces)
             network, _, _ = trained(digits, words, SGD(), 2, done=3)
         by_hand = make_network(words, "relu", CROSS, seed=1)
         for epoch in (4, 5):

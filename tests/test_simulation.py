@@ -10,6 +10,7 @@ from nnclassroom.exercises.nb12 import through_a_root
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
+from nncourse.model.data_parallel import Together
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 from nncourse.parallel.simulation import (
@@ -100,7 +101,7 @@ def test_members_train_as_one_device_does(size):
 
     def part(group):
         network = make_network("6,5,3", seed=1)
-        train(network, X, Y, choose("numpy"), epochs=2, batch_size=7, learning_rate=0.5, group=group)
+        train(network, X, Y, choose("numpy"), epochs=2, batch_size=7, learning_rate=0.5, together=Together(group))
         return network.flat_parameters.copy()
 
     alone, members = part(ALONE), simulate(part, size).results

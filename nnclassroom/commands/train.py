@@ -26,6 +26,7 @@ def add_options(parser: ArgumentParser) -> None:
     add("--initialiser", help="xavier (default), he, normal or uniform")
     add("--scaling", help="none, normalization or standardization (default)")
     add("--validation", type=number, default=0.0, help="share of the samples kept out of training")
+    add("--plan", help="how an epoch is computed: operations, recorded, … (default: the first that fits)")
     add("--resume", metavar="MODEL", help="go on training this model with its own layers, scaling, optimizer and rates")
     add("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
 
@@ -36,8 +37,9 @@ def run(options: Namespace) -> int:
 
 def train(options: Namespace, heart) -> int:
     """Train and save; the exit status."""
-    from nncourse import datasets, device
+    from nncourse import datasets, device, threads
     from nncourse.model import files, metrics, training
+    from nncourse.model.data_parallel import Together
     from nncourse.model.network import threads_for
     from nncourse.model.optimizers import make_schedule
 
@@ -55,7 +57,6 @@ def train(options: Namespace, heart) -> int:
         "schedule": _from(options, "schedule", resumed, "constant"),
         "seed": seed,
     }
-    schedule = make_schedule(steps["schedule"], steps["learning_rate"])
     backend = networks.backend_for(options)
     sizes, label = {"inputs": network.sizes[0], "outputs": network.sizes[-1]}, networks.label_of(options, resumed)
     group, data = networks.joined(backend.device, heart, lambda: datasets.load(options.dataset, **sizes, label=label))
@@ -78,11 +79,14 @@ def train(options: Namespace, heart) -> int:
         print(f"threads: {taken}")
     X, before = model.scaled(X), _count_of("epochs", resumed)
     held = (model.scaled(held_out.samples_for(network.input_shape)), held_out.Y) if held_out else None
-    more = {"validation": held, "epochs_done": before, "progress": options.verbose, "group": group}
-    more |= {"synchronise": bool(network.statistics), "threads": options.threads}
-    more |= {"on_rows": heart.works} if heart else {}
-    how = steps | {"schedule": schedule, "optimizer": optimizer} | more
-    history = training.train(network, X, data.Y, backend, epochs=options.epochs, **how)
+    rate = make_schedule(steps["schedule"], steps["learning_rate"])
+    on_rows = heart.works if heart else None
+    how = {"batch_size": steps["batch_size"], "learning_rate": rate, "optimizer": optimizer, "seed": seed}
+    how |= {"validation": held, "plan": options.plan, "after": training.History(before=before)}
+    how |= {"together": Together(group, synchronise=bool(network.statistics), on_rows=on_rows)}
+    shown = options.verbose and group.rank == 0
+    with threads.asked(options.threads), training.ProgressBar(options.epochs, shown) as bar:
+        history = training.train(network, X, data.Y, backend, epochs=options.epochs, on_epoch=bar, **how)
     if heart:
         heart.rests()
     if history.epochs and not any(map(math.isfinite, history.costs)):
@@ -100,7 +104,7 @@ def train(options: Namespace, heart) -> int:
         "versions": device.versions(),
     }
     if group.rank == 0:
-        note = "" if options.verbose or group.size > 1 else history.note  # several: said already
+        note = history.note if group.size == 1 or options.verbose else ""  # several: said already
         for line in filter(None, (note, history.stopped)):
             print(f"nncourse: {line}", file=sys.stderr)
         files.save(model, options.model)
