@@ -1,7 +1,7 @@
 """The same epochs and steps by the package of another commit and by this one, in alternation.
 
     git archive COMMIT nncourse nnclassroom cuda_on_cpu | tar x -C .old     # the other packages
-    python -m benchmarks.before_after gpu           # the networks of README.md's tables; or cpu
+    python -m benchmarks.before_after gpu           # the networks of docs/speed.md's tables; or cpu
     python -m benchmarks.before_after cpu --old .old --rounds 5
 
 Each contender has two processes, one for each package; both prepare, then they are asked in turn, the first one in turn
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--old", type=Path, default=ROOT / ".old", help="the folder of the other package (default .old)"
     )
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--cases", nargs="+", help="some of the networks, as README.md names them")
+    parser.add_argument("--cases", nargs="+", help="some of the networks, as docs/speed.md names them")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
     if not (options.old / "nncourse" / "__init__.py").is_file():
@@ -99,9 +99,9 @@ def measure(folder: str, device: str, name: str, request: tuple) -> dict | float
     if folder not in sys.path[:1]:
         sys.path.insert(0, folder)
     import nncourse
-    from nnclassroom import timing
+    import nnexperiment
 
-    timing.__path__.append(str(ROOT / "nnclassroom" / "timing"))  # an older one lacks what contenders import
+    nnexperiment.__path__.append(str(ROOT / "nnexperiment"))  # an older one lacks what contenders import
     from benchmarks import contenders
     from nncourse import device as devices
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks import digits, trainers
-from nnclassroom.timing import jax_training, pytorch_training
 from nncourse.errors import CourseError
+from nnexperiment.trainers import jax_training, pytorch_training
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
-"""README's tables of what several GPUs do together, from the results of all_reduce, data_parallel, devices_gpu, resnet.
+"""The tables of what several GPUs do together, from the results of all_reduce, data_parallel, devices_gpu, resnet.
 
 Used by benchmarks.tables; not a command.
 """
 
 from pathlib import Path
 
-from nnclassroom.experiment import numbers
-from nnclassroom.experiment.plan import Plan
-from nnclassroom.experiment.runs import experiments_in
+from nnexperiment import numbers
+from nnexperiment.plan import Plan
+from nnexperiment.runs import experiments_in
 
 Rows = list[list[str]]
 
@@ -17,7 +17,7 @@ def all_reduce(result: dict) -> tuple[str, Rows]:
     records = {(r["devices"], r["contender"], r["n"]): r for r in result["records"]}
     fits = {(fit["devices"], fit["contender"]): fit for fit in result["fits"]}
     sizes = sorted({n for _, _, n in records})
-    rows = [["µs for so many numbers, float32", *(f"{n:,}" for n in sizes), "α, µs", "4/β, GB/s"]]
+    rows = [["time in µs for a float32 vector of length", *(f"{n:,}" for n in sizes), "α, µs", "4/β, GB/s"]]
     for count, contender in dict.fromkeys((count, contender) for count, contender, _ in records):
         cells = [records.get((count, contender, n)) for n in sizes]
         fit = fits.get((count, contender))
@@ -47,7 +47,7 @@ def data_parallel(result: dict) -> tuple[str, Rows]:
         speedup = f"{base[r['batch']] / r['seconds_an_epoch']:.2f}"
         rows.append([f"{r['batch']:,}", str(r["devices"]), r["contender"], *times, speedup])
     said = (
-        "784-192-10, SGD, an epoch of 50,000 samples that lie on the GPUs. `shared batches`: each GPU computes its "
+        "784-192-10, SGD, an epoch of 50,000 samples stored on the GPUs. `shared batches`: each GPU computes its "
         "rows of each batch, and the gradients are added inside a kernel. The speedup is over one GPU with the "
         "same batch, not by `one_kernel`: here over `graph`, the same products in a CUDA graph, which the package no "
         "longer has. Small batches are faster on one GPU."

@@ -211,13 +211,13 @@ def measure(
 
 def of_nncourse(setting: Setting, world: Any, port: int) -> tuple[list[tuple[list[int], Step]], dict[str, str]]:
     """Steps alone and together, with the same network, by the data-parallel epoch of nncourse."""
-    from nnclassroom.experiment.plan import make_backend
     from nncourse.group import Alone
     from nncourse.model.data_parallel import Together, data_parallel_epoch
     from nncourse.model.layers import StepPosition
     from nncourse.model.optimizers import SGD
     from nncourse.model.resnet import resnet
     from nncourse.parallel.mpi import MPIGroup
+    from nnexperiment.plan import make_backend
 
     if setting.device == "gpu":
         from nncourse.parallel.nccl import NCCLGroup as Group

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnclassroom.timing import training
-from nnclassroom.timing.training import Trainer
 from nncourse.model.optimizers import Adam
+from nnexperiment.trainers import training
+from nnexperiment.trainers.training import Trainer
 
 NAME = "digits CNN"
 WORDS = "image1x28x28,conv4x2same,conv4x2same,pool4,128,10"
@@ -32,14 +32,14 @@ class Problem(training.Problem):
 
 def problem_of(case) -> Problem:
     """MNIST, standardised by one mean and one deviation, for images of its size; without its files random pixels."""
-    from benchmarks import learning, workers
+    from benchmarks import data, workers
     from nncourse.kernels.dense_epoch import random_targets
     from nncourse.model.network import make_network
 
     network = make_network(case.words, "relu", "categorical_cross_entropy", seed=1)
     if network.input_shape == (1, 28, 28):
         try:
-            X, Y, X_test, labels = learning.standardised_mnist()
+            X, Y, X_test, labels = data.standardised_mnist()
             return Problem(network, X[: case.samples], Y[: case.samples], case.batch, Adam(), RATE, X_test, labels)
         except workers.FailedError:
             pass

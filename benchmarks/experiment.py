@@ -13,9 +13,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnclassroom.experiment import page
-from nnclassroom.experiment.runs import experiments_in
 from nncourse import device as devices
+from nnexperiment import page
+from nnexperiment.runs import experiments_in
 
 HERE = Path(__file__).parent / "results" / "experiment"
 SMALL, LARGE = "112x148", "222x295"  # height x width; the thesis writes them the other way round

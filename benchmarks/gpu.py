@@ -1,24 +1,23 @@
 """All measurements on a GPU in one run: python -m benchmarks.gpu [--only PART,PART [--merge]] [--quick] [--out FILE].
 
-A complete run writes results/gpu.json, from which `python -m benchmarks.tables` makes README.md's tables; this folder's
+A complete run writes results/gpu.json, from which `python -m benchmarks.tables` makes docs/speed.md; this folder's
 README.md describes its contents. The part `base` times the CPU beside the GPU: a plain C program, loops, NumPy, Numba.
 --merge puts the parts into what is there, if machine and versions are the same, and measures everything if not. Each
 part runs in its own process, and so does each contender of `epochs`, `base` and `digits`.
 """
 
 import argparse
-import contextlib
 import datetime
 import json
 import statistics
 import sys
 import time
-from importlib import metadata
 from math import ceil
 from pathlib import Path
 
 from benchmarks import compare, digits, merging, workers
 from benchmarks.contenders import CASES
+from benchmarks.machines import about
 from benchmarks.merging import PARTS
 from benchmarks.saved import RESULTS, refuse_out, save
 
@@ -173,34 +172,6 @@ def machine() -> dict:
     from nncourse import device as devices
 
     return about("gpu") | {"limits": devices.limits("gpu")}
-
-
-def about(device: str) -> dict:
-    """The machine that computes, its CPU, and the versions."""
-    from nncourse import device as devices
-
-    described = {}
-    if device == "gpu":
-        import cupy
-
-        runtime = cupy.cuda.runtime.runtimeGetVersion()  # 13020 is CUDA 13.2
-        described = {"cuda": f"{runtime // 1000}.{runtime % 1000 // 10}", "driver": driver()}
-    for library in ("torch", "jax"):  # without importing them, which takes seconds
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            described[library] = metadata.version(library)
-    names = {"machine": devices.describe(device), "cpu": devices.describe("cpu")}
-    return names | {"versions": compare.versions() | described}
-
-
-def driver() -> str:
-    """The version of NVIDIA's driver, from nvidia-smi; "unknown" if that is missing."""
-    import subprocess
-
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.splitlines()[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
-        return "unknown"
 
 
 def epoch_records(

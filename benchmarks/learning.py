@@ -1,10 +1,8 @@
 """Complete trainings: accuracy and time on MNIST, of a dense network and of the digits CNN; the credit-card network."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 
+from benchmarks.data import MNIST_SAMPLES, data_folder, standardised_mnist
 from benchmarks.digits import BATCH as DIGITS_BATCH
 from benchmarks.digits import WORDS as DIGITS_WORDS
 from benchmarks.workers import FailedError, WrongResultError
@@ -16,30 +14,11 @@ from nncourse.model.optimizers import Adam, make_schedule
 from nncourse.model.training import History, train
 
 MNIST = {"epochs": 30, "batch_size": 10, "learning_rate": 3.0}  # as in Nielsen's book, except the initial weights
-MNIST_SAMPLES = 50_000  # the book uses the other 10,000 of the training set for validation
 # The digits CNN by Adam: the rate, and the schedule as make_schedule() reads it, of two trainings of that many epochs.
 DIGITS_EPOCHS = 10
 DIGITS = ((0.001, "constant"), (0.003, f"cosine,{DIGITS_EPOCHS}"))
 CREDIT_CARD = {"epochs": 300, "batch_size": 10, "learning_rate": 0.01}  # as the handout trains 30-60-10-1
 SLOW = 1.0  # seconds per epoch: an epoch that takes longer was not computed by one kernel, so stop
-
-
-def data_folder(name: str) -> Path:
-    """$NNCOURSE_DATA/name. Raises FailedError if it does not exist, because benchmarks download nothing."""
-    root = os.environ.get("NNCOURSE_DATA")
-    folder = Path(root or "") / name
-    if not root or not folder.is_dir():
-        raise FailedError(f"wanted NNCOURSE_DATA to name a folder with {name}/; got {root or 'nothing'}")
-    return folder
-
-
-def standardised_mnist() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Images and targets of the first MNIST_SAMPLES, images and labels of the test set; one mean and one deviation."""
-    folder = data_folder("mnist")
-    training, test = (datasets.mnist(part, folder) for part in ("train", "test"))
-    X = training.images[:MNIST_SAMPLES]
-    scaling = datasets.fit_scaling(X, "standardization")
-    return scaling.apply(X), training.Y[:MNIST_SAMPLES], scaling.apply(test.images), test.labels
 
 
 def mnist(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "one_kernel") -> list[dict]:

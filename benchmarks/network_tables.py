@@ -1,4 +1,4 @@
-"""README's tables of networks, from results/networks-MACHINE.json: one for each machine and number of threads.
+"""docs/speed.md's tables of networks, from results/networks-MACHINE.json: one for each machine and number of threads.
 
 Used by benchmarks.tables; not a command.
 """
@@ -6,7 +6,8 @@ Used by benchmarks.tables; not a command.
 import json
 from pathlib import Path
 
-from nnclassroom.timing import networks
+from nnclassroom.formats import three_digits
+from nnclassroom.timing import network_records
 
 MISSING = "Not measured yet: `python -m benchmarks.networks` does it."
 
@@ -30,16 +31,16 @@ def parts(result: dict) -> list[tuple[str, list[dict], list[dict]]]:
 
 def heads_and_cells(rows: list[dict], device: str) -> tuple[list[str], list[list[str]]]:
     """The first line of a table, and a line for each row."""
-    names, over = networks.names_of(rows), networks.reference(rows, device)
+    names, over = network_records.names_of(rows), network_records.reference(rows, device)
     ratios = dict.fromkeys(name for name in (over, "PyTorch eager") if name in names)
     heads = ["row", "µs a step", "batch, optimizer", *names, "plan", *(f"times {name}'s speed" for name in ratios)]
     lines = []
     for row in rows:
-        there, best = row["contenders"], networks.best_of_ours(row)
-        cells = [networks.micro(there[name]["seconds_a_step"]) if name in there else "–" for name in names]
+        there, best = row["contenders"], network_records.best_of_ours(row)
+        cells = [network_records.micro(there[name]["seconds_a_step"]) if name in there else "–" for name in names]
         plan = f"`{there[best]['kernel']}`" if best else "–"
-        speeds = (networks.ratio(row, name) for name in ratios)
-        speedups = [f"{networks.three_digits(speed)}×" if speed else "–" for speed in speeds]
+        speeds = (network_records.ratio(row, name) for name in ratios)
+        speedups = [f"{three_digits(speed)}×" if speed else "–" for speed in speeds]
         layers = row["layers"] if row["layers"].startswith("image") else row["layers"].replace(",", "-")
         case = [str(row["row"]), layers, f"{row['batch']}, {row['optimizer'].replace(',', ' ')}"]
         lines.append([*case, *cells, plan, *speedups])
@@ -48,10 +49,10 @@ def heads_and_cells(rows: list[dict], device: str) -> tuple[list[str], list[list
 
 def summaries(rows: list[dict], drawn: list[dict]) -> str:
     """Least and median ratios, of the rows and of the networks drawn at random; contenders without a result there."""
-    said = networks.summary(rows, networks.names_of(rows))
+    said = network_records.summary(rows, network_records.names_of(rows))
     for seed in dict.fromkeys(row["seed"] for row in drawn):
         some = [row for row in drawn if row["seed"] == seed]
-        ratios = networks.summary(some, networks.names_of(some))
+        ratios = network_records.summary(some, network_records.names_of(some))
         failed = [f"{name} in row {row['row']}" for row in some for name in row["left_out"]]
         but = f"; left out, since it failed or was too far from the reference: {', '.join(failed)}" if failed else ""
         said.append(f"{len(some)} networks drawn at random (seed {seed}): {'; '.join(ratios)}{but}")

@@ -21,10 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import gpu, merging, saved, workers
-from nnclassroom.timing import networks
-from nnclassroom.timing.training import CHECKED
+from benchmarks import machines, merging, saved, workers
+from nnclassroom.timing import network_records
 from nncourse.threads import begin_with_one, granted
+from nnexperiment.trainers import networks
+from nnexperiment.trainers.training import CHECKED
 
 LIST = Path(__file__).with_suffix(".txt")
 FIELDS = ("layers", "batch", "optimizer", "activation", "cost")
@@ -94,13 +95,13 @@ def run(rows: list[dict], device: str, backends: list[str], options) -> int:
     result, path = begun(device, options.out)
     names = list(networks.contenders(device, dict.fromkeys(backends, "")))
     missing = networks.not_installed(names)
-    names = [name for name in names if name not in missing and (options.compile or name != networks.COMPILED)]
-    over = next((name for name in networks.REFERENCES[device] if name in names), "")
+    names = [name for name in names if name not in missing and (options.compile or name != network_records.COMPILED)]
+    over = next((name for name in network_records.REFERENCES[device] if name in names), "")
     cores = f", up to {threads} threads" if threads > 1 else ", one thread" if threads else ""
     print(f"{result['machine']}{cores}\n{', '.join(f'{name} {v}' for name, v in result['versions'].items())}")
     for name, why in missing.items():
         print(f"left out: {name}: {why}")
-    print(networks.head(names, over), flush=True)
+    print(network_records.head(names, over), flush=True)
     team = Team(device, backends, ONE_THREAD if threads == 1 else {}, device == "cpu" or options.apart)
     done, longest = [], LONG
     try:
@@ -108,10 +109,10 @@ def run(rows: list[dict], device: str, backends: list[str], options) -> int:
             started = time.perf_counter()
             if started + longest > deadline:
                 raise OutOfTimeError
-            asked = [name for name in names if name != networks.COMPILED or row["row"] in options.compile]
+            asked = [name for name in names if name != network_records.COMPILED or row["row"] in options.compile]
             found = contest(row, team, asked, options.rounds, deadline)
             done.append(row | ({"threads": threads} if threads else {}) | {"date": today()} | found)
-            print(networks.line(done[-1], names, over), flush=True)
+            print(network_records.line(done[-1], names, over), flush=True)
             for name, why in found["left_out"].items():
                 print(f"   left out: {name}: {why}"[:80], flush=True)
             done[-1]["left_out"] |= missing
@@ -124,7 +125,7 @@ def run(rows: list[dict], device: str, backends: list[str], options) -> int:
         print(f"the time is over; not measured: {again}--rows {','.join(left)}")
     finally:
         team.end()
-    print("\n".join(networks.summary(done, names)))
+    print("\n".join(network_records.summary(done, names)))
     if done:
         print(f"{workers.since(begin).strip()}; the best of {options.rounds} rounds; written: {path}")
     return 0
@@ -132,8 +133,8 @@ def run(rows: list[dict], device: str, backends: list[str], options) -> int:
 
 def begun(device: str, folder: Path) -> tuple[dict, Path]:
     """The results so far of this machine and these versions, and the file to write them to."""
-    about = workers.asked_once(machine, device, PREPARING)
-    path = folder / f"networks-{slug(about['machine'])}.json"
+    about = workers.asked_once(machines.about, device, PREPARING)
+    path = folder / f"networks-{machines.slug(about['machine'])}.json"
     before = read(path) or read(saved.RESULTS / path.name)
     if before and (unlike := merging.differences(before, about)):
         print(f"a new file is begun, because these are not those of {path.name}: {unlike}")
@@ -312,17 +313,6 @@ def forget(device: str) -> None:
 
 
 # ---- results
-
-
-def machine(device: str) -> dict:
-    """In a process of its own: what computes here, and the versions."""
-    return gpu.about(device)
-
-
-def slug(machine: str) -> str:
-    """A machine's name for a file: nvidia-h200; intel-xeon-processor-2-cores."""
-    name = machine.split(",")[0] if "multiprocessors" in machine else re.sub(r"\((R|TM)\)|@.*Hz", "", machine)
-    return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def read(path: Path) -> dict:

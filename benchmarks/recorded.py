@@ -2,7 +2,8 @@
 
 All in one process. Dense networks, sigmoid, mean squared error, float32 without TF32, data on the GPU. `naive` has the
 naive kernel of every operation, as the exercises ask for it. PyTorch's graph has 20 whole steps, as a recording has.
-All are first compared with a float64 reference. Writes results/recorded.json, which README.md and notebook 08 show.
+All are first compared with a float64 reference. Writes results/recorded.json, which README.md, docs/speed.md and
+notebook 08 show.
 """
 
 import argparse
@@ -12,10 +13,11 @@ from pathlib import Path
 
 from benchmarks.saved import RESULTS, refuse_out, save
 from benchmarks.workers import WrongResultError
-from nnclassroom.timing import networks, pytorch_training
-from nnclassroom.timing.training import DisagreesError, drawn, own
+from nnclassroom.timing.network_records import OURS
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import SGD, Adam
+from nnexperiment.trainers import networks, pytorch_training
+from nnexperiment.trainers.training import DisagreesError, drawn, own
 
 CASES = ("784,128,10", 32, SGD), ("784,128,10", 32, Adam), ("784,30,10", 10, SGD)  # network, batch, optimizer
 
@@ -62,7 +64,11 @@ def measured(layers: str, batch: int, optimizer: type, steps: int, rounds: int) 
     head = {"network": layers.replace(",", "-"), "batch": batch, "optimizer": problem.optimizer.kind}
     return [
         head
-        | {"contender": name.removeprefix(networks.OURS), "seconds_a_step": statistics.median(each), "rounds": each}
+        | {
+            "contender": name.removeprefix(OURS),
+            "seconds_a_step": statistics.median(each),
+            "rounds": each,
+        }
         for name, each in times.items()
     ]
 
@@ -72,7 +78,7 @@ def contenders() -> dict:
     found = {}
     for prefix, backend in (("", package_backend()), ("naive, ", naive_backend())):
         for word, plan in (("launched", "operations"), ("recorded", "recorded")):
-            found[f"{networks.OURS}{prefix}{word}"] = own(backend, plan=plan)
+            found[f"{OURS}{prefix}{word}"] = own(backend, plan=plan)
     graph = pytorch_training.graph(pytorch_training.eager_step)
     return found | {"PyTorch eager": pytorch_training.eager("cuda"), "PyTorch graph": graph}
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from benchmarks import workers
 from benchmarks.saved import refuse_out, save
-from nnclassroom.timing.pytorch_training import resnet_module
 from nncourse import device as devices
 from nncourse.backend import Backend, choose
 from nncourse.errors import CourseError
@@ -29,6 +28,7 @@ from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, training_step
 from nncourse.model.optimizers import SGD
 from nncourse.model.resnet import IMAGE, resnet
+from nnexperiment.trainers.pytorch_training import resnet_module
 
 CLASSES, RATE = 9, 0.01
 CONVOLUTIONS = ("convolution_forward", "convolution_weight_gradient", "convolution_input_gradient")

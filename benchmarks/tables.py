@@ -1,4 +1,4 @@
-"""Make README.md's tables from the results files: python -m benchmarks.tables (--check only compares)."""
+"""Make the tables of README.md and docs/speed.md from the results: python -m benchmarks.tables [--check]."""
 
 import json
 import re
@@ -7,11 +7,12 @@ import sys
 from math import ceil
 from pathlib import Path
 
-from benchmarks import device_tables, devices_cpu, digits, network_tables, tensor_cores
+from benchmarks import device_tables, devices_cpu, digits, network_tables, tensor_core_tables
 from benchmarks.saved import RESULTS
-from nnclassroom.timing.training import CHECKED
+from nnexperiment.trainers.training import CHECKED
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md")
 BASE = "C"  # the handout's base, a plain C program
 REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the reference is the first that ran
 
@@ -21,7 +22,7 @@ def table(name: str, results: Path = RESULTS) -> str:
     if name == "networks":
         return network_table(results)
     if name == "tensor_cores":
-        return "\n\n".join(map(tensor_core_table, tensor_cores.read(results)))
+        return "\n\n".join(map(tensor_core_table, tensor_core_tables.read(results)))
     if (results / name).is_dir():
         result = device_tables.read_experiment(results / name)
     else:
@@ -51,7 +52,7 @@ def network_table(results: Path) -> str:
 
 def tensor_core_table(result: dict) -> str:
     """The table of one machine's products on tensor cores."""
-    said, rows = tensor_cores.words_and_rows(result)
+    said, rows = tensor_core_tables.words_and_rows(result)
     why = [f"{name} ({reason})" for name, reason in result["left_out"].items()]
     machine = [f"{result['machine']}; {_made(result)}.", *(f"Not measured: {each}." for each in why)]
     return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", " ".join(machine)])
@@ -62,7 +63,7 @@ def recorded_table(result: dict) -> str:
     medians: dict[str, dict[str, float]] = {}
     for each in result["records"]:
         medians.setdefault(f"{_network(each)}, {each['optimizer']}", {})[each["contender"]] = each["seconds_a_step"]
-    said = f"{_machine(result)}. In brackets: times PyTorch eager's speed."
+    said = f"{_machine(result)}. In brackets: speedup over PyTorch eager."
     return "\n".join([*_contenders("µs a step", medians, ("PyTorch eager",)), "", said])
 
 
@@ -73,7 +74,7 @@ def call_table(result: dict) -> str:
         for case, times in result["seconds"].items()
     }
     threads = ", one thread" if result["threads"] else ""
-    said = f"{result['machine']}{threads}; {_made(result)}. In brackets: times PyTorch's speed."
+    said = f"{result['machine']}{threads}; {_made(result)}. In brackets: speedup over PyTorch."
     in_c = [name for times in medians.values() for name in times if name.split(",")[0] == BASE]
     others = {case: {name: times[name] for name in times if name not in in_c} for case, times in medians.items()}
     lines = [*_contenders("µs a call", others, ("PyTorch eager",)), "", said]
@@ -180,9 +181,9 @@ def _epochs(records: list[dict]) -> list[str]:
     there = {record["contender"] for record in records}
     reference = next((name for name in REFERENCES if name in there), "")
     said = (
-        f"Training, an epoch of {records[0]['samples']:,} samples that lie on the GPU; nncourse's columns are kernels "
+        f"Training, an epoch of {records[0]['samples']:,} samples stored on the GPU; nncourse's columns are kernels "
         "of `dense_sgd_epoch`."
-    ) + (f" In brackets: times the speed of {reference}." if reference else "")
+    ) + (f" In brackets: speedup over {reference}." if reference else "")
     return [said, "", *_contenders("µs a step", medians, (reference,))]
 
 
@@ -200,7 +201,7 @@ def _over_base(medians: dict[str, dict[str, float]], how: str) -> list[str]:
     """A row per contender, a column per case: its time, and its speedup over the plain C program."""
     said = (
         "The handout's base: training by a plain C program (`fused_epochs/dense_plain.c`), in double or in "
-        f"float, `gcc -O3`; fast: `-march=native -ffast-math`. {how} In brackets: times the speed of C in double."
+        f"float, `gcc -O3`; fast: `-march=native -ffast-math`. {how} In brackets: speedup over C in double."
     )
     rows = []
     for name in dict.fromkeys(name for times in medians.values() for name in times):
@@ -289,7 +290,7 @@ def _digits(records: list[dict]) -> list[str]:
     last = first["samples"] % first["batch"]
     each = f"{steps:,} steps of {first['batch']}" + (f", the last of {last}" if last else "")
     said = (
-        f"The digits CNN, `{digits.WORDS}`, by Adam: an epoch of {first['samples']:,} samples that lie on the GPU, "
+        f"The digits CNN, `{digits.WORDS}`, by Adam: an epoch of {first['samples']:,} samples stored on the GPU, "
         f"{each}; nncourse's are kernels of `convolutional_adam_epoch`. The difference is the largest of a parameter "
         f"from a float64 reference after {CHECKED} steps, the accuracy that on the test set after the epoch."
     ) + (f" ¹ Timed for {part} steps; the epoch is calculated." if part < steps else "")
@@ -356,13 +357,14 @@ def with_tables(text: str, results: Path = RESULTS) -> str:
 
 
 def main() -> int:
-    readme = ROOT / "README.md"
-    old = readme.read_text("utf-8")
-    new = with_tables(old)
-    if "--check" in sys.argv:
-        return int(old != new)
-    readme.write_text(new, "utf-8")
-    return 0
+    behind = False
+    for page in PAGES:
+        old = page.read_text("utf-8")
+        new = with_tables(old)
+        behind = behind or old != new
+        if "--check" not in sys.argv:
+            page.write_text(new, "utf-8")
+    return int(behind and "--check" in sys.argv)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ take turns. Writes results/tensor_cores-MACHINE.json.
 """
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Callable
@@ -17,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import resnet
+from benchmarks import resnet, tables
+from benchmarks.machines import about, slug
 from benchmarks.saved import RESULTS, dated, refuse_out, save
 from benchmarks.workers import WrongResultError
 from nncourse import device as devices
@@ -46,10 +46,6 @@ def main(arguments: list[str] | None = None) -> int:
     if not devices.gpu_available():
         print(f"benchmarks.tensor_cores: {devices.why_no_gpu()}", file=sys.stderr)
         return 2
-    from benchmarks import tables
-    from benchmarks.gpu import about
-    from benchmarks.networks import slug
-
     sizes = [(side,) * 3 for side in SQUARES[: 1 if options.quick else None]] + [LARGEST]
     result = about("gpu") | {"products": [], "steps": [], "left_out": {}}
     for each in sizes:
@@ -182,42 +178,6 @@ def steps(
         | {"gradient": float(np.linalg.norm(gradients[factors] - exact) / np.linalg.norm(exact))}
         for factors, each in seconds.items()
     ]
-
-
-# ---- README's tables
-
-
-def read(folder: Path) -> list[dict]:
-    """The results of all machines."""
-    return [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("tensor_cores-*.json"))]
-
-
-def words_and_rows(result: dict) -> tuple[str, list[list[str]]]:
-    """Words, and a row for each contender: TFLOP/s and errors by size."""
-    columns = list(dict.fromkeys(_sizes(record) for record in result["products"]))
-    cells: dict[str, dict[str, str]] = {}
-    for each in result["products"]:
-        text = f"{each['tflops']:,.3g} ({each['error']:.0e})"
-        cells.setdefault(each["contender"], {})[_sizes(each)] = text
-    rows = [[name, *(of.get(sizes, "–") for sizes in columns)] for name, of in cells.items()]
-    said = (
-        "Z = A Wᵀ + b with factors of fewer bits on tensor cores, and sums in float32: TFLOP/s by batch × inputs × "
-        "outputs, and in brackets the largest error of an element over the root mean square of all. PyTorch calls "
-        "cuBLAS; for bf16 and fp16 A, W, b and Z are 16 bits wide. The last column is the largest product of ResNet-34."
-    )
-    if steps := result["steps"]:
-        times = ", ".join(f"{each['factors']} {1e3 * each['seconds_a_step']:.1f} ms" for each in steps)
-        errors = " and ".join(f"{each['gradient']:.0e} ({each['factors']})" for each in steps[1:])
-        said += (
-            f" A training step of ResNet-34 by PyTorch, {steps[0]['batch']} images: {times}, bf16 by autocast; its "
-            f"gradient is off by {errors} of its norm."
-        )
-    return said, [["TFLOP/s (error)", *columns], *rows]
-
-
-def _sizes(record: dict) -> str:
-    sizes = record["batch"], record["n_in"], record["n_out"]
-    return f"{sizes[0]:,}³" if len(set(sizes)) == 1 else " × ".join(f"{size:,}" for size in sizes)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import numpy as np
 from benchmarks.workers import WrongResultError
 from fused_epochs.architecture import architecture_of
 from fused_epochs.planner import operations_for
-from nnclassroom.timing.training import DisagreesError, Problem, Trainer, error_of, timed
 from nncourse.calls import ADAM
 from nncourse.catalogue import find
 from nncourse.kernels.dense_epoch import random_targets
+from nnexperiment.trainers.training import DisagreesError, Problem, Trainer, error_of, timed
 
 RATE = 2.0
 TOLERANCE = 5e-5  # relative to the change of the parameters. Errors: float32 at most 5e-6, TF32 at least 2e-4

@@ -8,8 +8,6 @@ import os
 import statistics
 import tempfile
 import time
-import tomllib
-from pathlib import Path
 
 from cuda_on_cpu import emulate
 from nnclassroom.exercises import kept_kernels
@@ -17,8 +15,7 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.judge import worker
 from nnclassroom.notebook import cuda_cell
 from nncourse import device
-
-ANSWERS = Path(__file__).parents[1] / "tests" / "exercises"
+from tests.exercise_answers import RIGHT
 
 
 def seconds_of(answer: dict) -> float:
@@ -39,11 +36,8 @@ def in_words(times: list[float]) -> str:
 
 
 def main() -> None:
-    answers = [
-        each for file in sorted(ANSWERS.glob("*.toml")) for each in tomllib.loads(file.read_text("utf-8"))["right"]
-    ]
-    python = [answer for answer in answers if "line" not in answer]
-    cuda = [answer for answer in answers if "line" in answer]
+    python = [answer for answer in RIGHT if "line" not in answer]
+    cuda = [answer for answer in RIGHT if "line" in answer]
     print(device.describe("gpu" if device.gpu_available() else "cpu"))
     start = time.perf_counter()
     seconds_of(python[0])

@@ -13,10 +13,18 @@ from book import front, live, notebook_pages, outputs, reference
 from book.editions import Edition
 from book.files import Tree
 from book.markdown import part, table, without_dead_links
-from nnclassroom.handing_out.handout import clean
+from nnclassroom.handing_out.notebook_files import clean
 
-INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/jupyterhub.md", "slurm/README.md")
-MORE = ("speed.md", "docs/report.md", "benchmarks/README.md", "datasets/README.md")
+INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/answers.md", "docs/jupyterhub.md", "slurm/README.md")
+MORE = (
+    "docs/install.md",
+    "docs/command-line.md",
+    "docs/training.md",
+    "docs/speed.md",
+    "docs/report.md",
+    "benchmarks/README.md",
+    "datasets/README.md",
+)
 HANDOUT = "handout"  # notebooks to download, which are no pages
 IMAGE = re.compile(r"^!\[[^\]]+\]\([^)]+\)\n\n", re.MULTILINE)  # in a line of its own: the page has it live
 BY_NUMBER = re.compile(r"\| (?P<number>\d\d\w?) (?P<rest>[^|]*)\|(?P<teaches>[^|]*)\|")
@@ -52,13 +60,12 @@ def assemble(
     for number, path in enumerate(notebooks, 1):
         say(f"notebook {number} of {len(notebooks)}: {path.stem}")
         loaded[path.name] = outputs.with_outputs(path, edition.language, cache / "notebooks")
-    texts = [*INSTRUCTORS, *MORE[1:]] if choice.whole else []
+    texts = [*INSTRUCTORS, *MORE] if choice.whole else []
     pages = {
         "index.md",
         *(f"notebooks/{name}" for name in loaded),
         *reference.pages(choice.topics),
         *texts,
-        *(MORE[:1] if choice.whole else ()),
     }
     tree = Tree(source)
     kept = live.Kept(cache / live.FOLDER, edition.language)
@@ -79,9 +86,6 @@ def assemble(
     for name in texts:
         tree.write(name, without_dead_links(edition.text(name), name, pages))
     readme = edition.text("README.md")
-    if choice.whole:
-        speed = part(readme, "speed").replace("## ", "# ", 1)
-        tree.write(MORE[0], without_dead_links(speed, MORE[0], pages))
     first = kept.live(list(front.PLAYGROUND), "front")
     tree.write_all(f"{live.STATIC}/", first.texts)
     begin = front.beginning(live.html(first, "", words), words, cache)
@@ -102,12 +106,11 @@ def title_of(notebook: Any) -> str:
 
 def front_page(readme: str, titles: dict[str, str], texts: Collection[str], words: ModuleType, begin: str) -> str:
     """The page's beginning, the notebooks with links, README's marked parts, the lists of pages for the side."""
-    more = [name for name in MORE if name in texts or (texts and name == MORE[0])]
     lists = [
         toctree(words.NOTEBOOKS, [f"notebooks/{name}" for name in titles]),
         toctree(words.REFERENCE, [f"{reference.FOLDER}/index"]),
         toctree(words.INSTRUCTORS, [name for name in INSTRUCTORS if name in texts]),
-        toctree(words.MORE, more),
+        toctree(words.MORE, [name for name in MORE if name in texts]),
     ]
     about, heading, how = IMAGE.sub("", part(readme, "front")).partition("\n## ")
     title, about = about.split("\n\n", 1)

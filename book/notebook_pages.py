@@ -8,8 +8,8 @@ from typing import Any
 from nbformat.v4 import new_markdown_cell, new_output
 
 from book.markdown import without_dead_links
-from nnclassroom.handing_out.repository import hosts
 from nnclassroom.widgets import digit_pad, widget
+from nnmarking.repository import hosts
 
 STILL = "nncourse-still"  # the class of what a saved notebook shows in a widget's place
 FOLDED = "hide-output"  # myst-nb's tag

@@ -3,8 +3,9 @@
 import functools
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +26,13 @@ def in_three(sizes: Sequence[int]) -> tuple[int, int, int]:
 
 
 def checked(
-    source: CudaSource, function: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence, shared_bytes: int
-) -> list:
+    source: CudaSource,
+    function: str,
+    grid: Sequence[int],
+    block: Sequence[int],
+    arguments: Sequence[Any],
+    shared_bytes: int,
+) -> list[Any]:
     """The arguments in the declared types. UserError if arguments or sizes do not fit the kernel or the hardware."""
     declared, where = parameters(source, function), f"{source.file}: {function}"
     refuse_unlaunchable(tuple(grid), tuple(block), shared_bytes, where)
@@ -56,7 +62,7 @@ def refuse_unlaunchable(grid: tuple[int, ...], block: tuple[int, ...], shared_by
         raise UserError(f"{where}: wanted 0 to {MOST_SHARED} bytes of dynamic shared memory, got {shared_bytes}")
 
 
-def _array(value, parameter: Parameter, where: str):
+def _array(value: Any, parameter: Parameter, where: str) -> Any:
     """Return `value` unchanged; raise UserError unless it is a C-contiguous array of the declared type."""
     wanted = parameter.dtype
     if not _is_array(type(value)):
@@ -74,22 +80,23 @@ def _array(value, parameter: Parameter, where: str):
     return value
 
 
-def _scalar(value, parameter: Parameter, where: str) -> np.generic:
+def _scalar(value: Any, parameter: Parameter, where: str) -> np.generic:
     """`value` in the declared type: integers exactly, floats rounded. Raises UserError if it is out of range."""
     if not isinstance(value, (int, numbers.Real, np.bool_)):
         raise UserError(f"{where}: wanted a number for {parameter}, got {_described(value)}")
     low, high = _range(parameter.dtype)
+    number: Any = value
     if parameter.dtype.kind == "f":
-        kind, holds = "a number", not high < abs(value) < math.inf  # infinities and NaN are floats too
+        kind, holds = "a number", not high < abs(number) < math.inf  # infinities and NaN are floats too
     else:
-        kind, holds = "a whole number", low <= value <= high and value == int(value)
+        kind, holds = "a whole number", low <= number <= high and number == int(number)
     if not holds:
         raise UserError(f"{where}: wanted {kind} from {low} to {high} for {parameter}, got {value!r}")
     return parameter.dtype.type(value)
 
 
 @functools.cache
-def _range(dtype: np.dtype) -> tuple:
+def _range(dtype: np.dtype) -> tuple[Any, ...]:
     """The smallest and the largest value of a type."""
     if dtype.kind == "b":
         return 0, 1
@@ -97,11 +104,14 @@ def _range(dtype: np.dtype) -> tuple:
     return as_number(info.min), as_number(info.max)
 
 
-@functools.cache  # cached by type, because asking each CuPy array costs a microsecond
-def _is_array(kind: type) -> bool:
+def _holds_numbers(kind: type) -> bool:
     """Whether values of this type are arrays, of NumPy or of a GPU."""
     return issubclass(kind, np.ndarray) or hasattr(kind, "__cuda_array_interface__")
 
 
-def _described(value) -> str:
+# Cached by type, because asking each CuPy array costs a microsecond.
+_is_array: Callable[[type], bool] = functools.cache(_holds_numbers)
+
+
+def _described(value: Any) -> str:
     return f"an array of shape {value.shape}" if _is_array(type(value)) else f"{type(value).__name__} {value!r}"

@@ -55,7 +55,7 @@ def launch(
     function: str,
     grid: Sequence[int],
     block: Sequence[int],
-    arguments: Sequence,
+    arguments: Sequence[Any],
     shared_bytes: int = 0,
     **options: Any,
 ) -> None:
@@ -75,7 +75,7 @@ def run(
     function: str,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
-    arguments: list,
+    arguments: list[Any],
     shared_bytes: int = 0,
     order: str = "forward",
     seed: int = 0,
@@ -126,10 +126,10 @@ def run(
     except _ChildError as failure:
         # A crash: only the other program contains AddressSanitizer, which finds the line.
         if recording and not failure.args[1]:
-            again = {"sandbox": sandbox, "constants": constants}
-            run(source, function, grid, block, arguments, shared_bytes, order, seed, time_limit, **again)
+            first = source, function, grid, block, arguments, shared_bytes, order, seed, time_limit
+            run(*first, sandbox=sandbox, constants=constants)
         raise EmulationError(_fault(failure, source, function)) from None
-    if recording:
+    if record is not None:
         record.append(trace_of(records, source, grid, block, passed, shared_bytes))
 
 
@@ -147,7 +147,8 @@ def why_not() -> str | None:
 
 def _packed(passed: list[tuple[Parameter, Any]]) -> list[bytes]:
     """The arguments in the child's format. An array that is passed twice is sent once."""
-    parts, first_use = [], {}
+    parts: list[bytes] = []
+    first_use: dict[tuple[int, int], int] = {}
     for number, (parameter, value) in enumerate(passed):
         name = parameter.name.encode()[:47]
         if not parameter.pointer:
@@ -229,14 +230,14 @@ def _fault(failure: _ChildError, source: CudaSource, function: str) -> Fault:
     return Fault(kind, source.file, function, line, facts)
 
 
-def _crash(report: str) -> dict:
+def _crash(report: str) -> dict[str, Any]:
     for sign, cause in CRASHES.items():
         if re.search(sign, report):
             return {"cause": cause}
     return {"cause": "unknown", "report": report.strip()[:200]}
 
 
-def _complete_race(facts: dict, source: CudaSource) -> int:
+def _complete_race(facts: dict[str, Any], source: CudaSource) -> int:
     """Replace code addresses by lines, and a byte by a variable's element. Returns the line of the second access."""
     program = program_for(source, races=True)
     codes = [int(facts.pop(name), 16) for name in ("code", "other_code")]
@@ -249,7 +250,7 @@ def _complete_race(facts: dict, source: CudaSource) -> int:
     return line
 
 
-def _variable_at(offset: int, known: list[tuple[str, int, int]], bytes: int) -> dict:
+def _variable_at(offset: int, known: list[tuple[str, int, int]], bytes: int) -> dict[str, Any]:
     """The variable that contains a byte of a section, and the index of its element if elements have that size."""
     for name, start, size in known:
         if start <= offset < start + size:
@@ -257,7 +258,7 @@ def _variable_at(offset: int, known: list[tuple[str, int, int]], bytes: int) -> 
     return {}
 
 
-def _nearest_array(report: str) -> dict:
+def _nearest_array(report: str) -> dict[str, Any]:
     """The array in shared or constant memory that the sanitizer's report names; the nearest one if it names several."""
     found = re.findall(r"is located (\d+) bytes .*global variable '(\w+)'.* of size (\d+)", report)
     if not found:

@@ -92,7 +92,7 @@ def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
 def reason_of(error: Exception) -> str:
     """Why a file could not be used, without its name. If `error` is not an OSError, its text."""
     number = getattr(error, "errno", None)
-    return SYSTEM_WORDS.get(number) or getattr(error, "strerror", None) or str(error)
+    return SYSTEM_WORDS.get(number or 0) or getattr(error, "strerror", None) or str(error)
 
 
 def decoded(content: bytes) -> str:

@@ -22,6 +22,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cuda_on_cpu.errors import UserError
 
@@ -91,7 +92,7 @@ class Fault:
     file: str
     function: str
     line: int = 0
-    facts: Mapping = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class EmulationError(UserError):
@@ -163,14 +164,14 @@ def _phrases(fault: Fault, words: Mapping[str, str]) -> dict[str, str]:
     return phrases
 
 
-def read(text: str) -> tuple[str, dict]:
+def read(text: str) -> tuple[str, dict[str, Any]]:
     """The kind and the facts that the emulator's program sent. Numbers, booleans and (x, y, z) are converted."""
     kind, *facts = text.split(SEPARATOR)
     pairs = (fact.partition("=") for fact in facts)
     return kind, {name: _value(name, value) for name, _, value in pairs if value}
 
 
-def _value(name: str, text: str):
+def _value(name: str, text: str) -> Any:
     if name in ("array", "call", "other_call", "condition", "memory"):
         return text
     if text in ("true", "false"):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
 from cuda_on_cpu.errors import MissingToolError, UserError, first_words, reason_of, write_atomically
@@ -90,7 +91,7 @@ def processor() -> str:
 
 def compiled(
     compiler: Sequence[str], options: Sequence[str | Path], folder: Path | None = None, before: Sequence[str] = ()
-) -> subprocess.CompletedProcess:
+) -> subprocess.CompletedProcess[str]:
     """Run a compiler, with messages in English."""
     environment = {name: value for name, value in os.environ.items() if name not in INCLUDES} | {"LC_ALL": "C"}
     return run([*before, *compiler, *options], cwd=folder, env=environment)
@@ -104,13 +105,13 @@ def said_by(*command: str | Path) -> str:
     return run(command).stdout
 
 
-def run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess:
+def run(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command with empty stdin, which addr2line would otherwise read.
 
     Raises MissingToolError if it cannot be run, and UserError if it does not end: a text can keep a compiler busy for
     ever.
     """
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         process = subprocess.Popen(command, **pipes, text=True, errors="replace", start_new_session=True, **options)
     except OSError as error:
@@ -126,7 +127,7 @@ def run(command: Sequence[str | Path], **options) -> subprocess.CompletedProcess
         if isinstance(error, subprocess.TimeoutExpired):
             raise UserError(f"{command[0]} did not end within {MOST_SECONDS} s: give it less to compile") from None
         raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    return subprocess.CompletedProcess(list(command), process.returncode, out, err)
 
 
 def kept(folder: str, suffix: str, compiler: Sequence[str], *made_of: str) -> Path:

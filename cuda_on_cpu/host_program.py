@@ -52,7 +52,7 @@ def program_for(source: CudaSource, defines: Sequence[str] = (), on_gpu: bool = 
 def emulated(source: CudaSource) -> str:
     """The text as plain C++: after the stand-in, and with calls instead of launches. Lines keep their numbers."""
 
-    def call(match: re.Match) -> str:
+    def call(match: re.Match[str]) -> str:
         return f"host_on_cpu::launch({match['sizes']}, [&] {{ {match['kernel']}({match['arguments']}); }});"
 
     return f'{STAND_IN.read_text("utf-8")}\n#line 1 "{source.file}"\n{LAUNCH.sub(call, source.text)}'

@@ -7,8 +7,8 @@
 - Crash: EOFError or ConnectionError instead of an answer; then call status() and stderr().
 - End: end() kills it; so do garbage collection, the end of Python, and any exception in a conversation().
 
-The emulator's programs, the worker, the process of an answer and its nursery are children. CONTRIBUTING.md lists the
-processes that are not, with reasons.
+The emulator's programs, the worker, the process of an answer and its fork server are children. docs/architecture.md
+lists the processes that are not, with reasons.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 PAUSE, ENDING = 10, 60  # seconds
 
@@ -32,12 +32,12 @@ PAUSE, ENDING = 10, 60  # seconds
 class Child:
     """A running child process; see above. `options` are those of subprocess.Popen."""
 
-    def __init__(self, command: list, **options):
+    def __init__(self, command: list[Any], **options: Any):
         self.lock = threading.Lock()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
         self.connection, theirs = pipe()
         with theirs, open(_descriptor_of(theirs), "rb", 0) as end:
-            usual = {"stdin": end, "stdout": end, "stderr": self.errors, "start_new_session": True}
+            usual: dict[str, Any] = {"stdin": end, "stdout": end, "stderr": self.errors, "start_new_session": True}
             self.process = subprocess.Popen(command, **(usual | options))
         weakref.finalize(self, _end, self.process, self.connection, self.errors, os.getpid())
 
@@ -108,8 +108,16 @@ def empty(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
 
 
+class Kept(Protocol):
+    """A cached function that starts a child."""
+
+    def __call__(self, *key: Any) -> Child: ...
+
+    def cache_clear(self) -> None: ...
+
+
 @contextlib.contextmanager
-def conversation(kept: Callable[..., Child], *key) -> Iterator[Child]:
+def conversation(kept: Kept, *key: Any) -> Iterator[Child]:
     """Lock and yield the child that the cached function `kept` starts for (*key, pid).
 
     `pid` is this process: after a fork, parent and child must not use the same child process. Any exception, including
@@ -125,7 +133,7 @@ def conversation(kept: Callable[..., Child], *key) -> Iterator[Child]:
             raise
 
 
-def kill_group(process: subprocess.Popen) -> None:
+def kill_group(process: subprocess.Popen[Any]) -> None:
     """Kill the process and all of its group."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # the whole group has ended
@@ -134,7 +142,7 @@ def kill_group(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def _end(process: subprocess.Popen, connection: Connection, errors: BinaryIO, owner: int) -> None:
+def _end(process: subprocess.Popen[Any], connection: Connection, errors: BinaryIO, owner: int) -> None:
     """Finalizer of Child. It also runs in forked processes, which must not kill the child: only its `owner` does."""
     if os.getpid() == owner and process.returncode is None:  # else the number may belong to another process by now
         kill_group(process)

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
 from cuda_on_cpu.errors import MissingToolError, UserError, first_words, unmangled, write_atomically
@@ -117,7 +118,7 @@ def _make(source: CudaSource, text: str, programs: dict[bool, Path], races: bool
     """Compile the programs in parallel, and with NVRTC too: its errors, which are those of a GPU, come first."""
     pool = ThreadPoolExecutor(1 + len(programs))
     try:
-        accepted = pool.submit(lambda: why_no_nvrtc() or refuse_uncompilable(source))
+        accepted = pool.submit(_refuse_what_nvrtc_refuses, source)
         builds = {
             kind: pool.submit(
                 write_atomically, program, functools.partial(_build, source, text, kind, sandbox, accepted)
@@ -130,6 +131,11 @@ def _make(source: CudaSource, text: str, programs: dict[bool, Path], races: bool
         pool.shutdown(wait=False)
     builds[races].result()
     remove_unused(programs[races].parent)
+
+
+def _refuse_what_nvrtc_refuses(source: CudaSource) -> None:
+    if not why_no_nvrtc():
+        refuse_uncompilable(source)
 
 
 def _kept(folder: str, suffix: str, *made_of: str) -> Path:
@@ -201,7 +207,7 @@ def _with_pointers(text: str) -> str:
     return NO_JOIN.sub(r"\1.", "".join([*parts, text[position:]]))
 
 
-def _pointer_to_dynamic_shared(declaration: re.Match) -> str:
+def _pointer_to_dynamic_shared(declaration: re.Match[str]) -> str:
     """Replace `extern __shared__ float tile[];`, which is not C++, by a pointer to the memory reserved for it."""
     ctype, name, columns = declaration["type"], declaration["name"], declaration["columns"]
     lines = "\n" * (declaration[0].count("\n") - 2 * columns.count("\n"))  # later lines keep their numbers
@@ -218,7 +224,7 @@ def inside(sandbox: tuple[str, ...], folder: str | Path) -> list[str]:
 
 
 def _build(
-    source: CudaSource, text: str, races: bool, sandbox: tuple[str, ...], accepted: Future, program: Path
+    source: CudaSource, text: str, races: bool, sandbox: tuple[str, ...], accepted: Future[Any], program: Path
 ) -> None:
     """Compile and link in the program's folder. CudaCompileError, also if NVRTC has not `accepted` the text."""
     folder, options = program.parent, _options(races)
@@ -295,13 +301,14 @@ def _compile_error(log: str, source: CudaSource) -> CudaCompileError:
     if "relocation truncated" in log:
         found = [f"{source.file}: error: the emulator has no room for __device__ variables of more than 2 GB"]
     elif not found and (missing := UNDEFINED.search(log)):
-        place = f"{source.file}:{line}" if (line := line_in(log, source)) else source.file
-        found = [f"{place}: error: {missing['name']} is declared, but not defined"]
+        number = line_in(log, source)
+        where = f"{source.file}:{number}" if number else source.file
+        found = [f"{where}: error: {missing['name']} is declared, but not defined"]
     text = "\n".join(found) or f"{source.file}: error: the C++ compiler says: {first_words(log)}"
     return CudaCompileError(text, kind="missing in the emulator" if right else "compile")
 
 
-def _missing(unknown: re.Match | None, said: str) -> str:
+def _missing(unknown: re.Match[str] | None, said: str) -> str:
     if "comparison of pointer" in said:
         return f"a pointer is compared with a number: is its index missing, as in z[i]? g++ says: {said}"
     if not unknown:

@@ -4,12 +4,12 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from nncourse.errors import CourseError, refuse_unknown
 
 Item = TypeVar("Item")
-THREADS = "of BLAS on the CPU, in each process (default: as many as pay)"
+THREADS = "number of BLAS threads on the CPU, in each process (default: as many as pay)"
 PROGRAM = (sys.executable, "-m", "nnclassroom")  # how other processes start `nncourse`
 # What argparse says itself, by the text that it looks up with gettext. English says the same.
 ARGPARSE_WORDS = {
@@ -32,15 +32,15 @@ ARGPARSE_WORDS = {
 class Parser(argparse.ArgumentParser):
     """A parser that speaks the language of the course and raises its errors as a CourseError, without the usage."""
 
-    def __init__(self, *arguments, **options):
+    def __init__(self, *arguments: Any, **options: Any):
         with _in_our_words():
             super().__init__(*arguments, **options)
 
-    def parse_known_args(self, *arguments, **options):
+    def parse_known_args(self, *arguments: Any, **options: Any) -> Any:
         with _in_our_words():
             return super().parse_known_args(*arguments, **options)
 
-    def error(self, message: str):
+    def error(self, message: str) -> NoReturn:
         raise CourseError(f"{message} (see {self.prog} --help)" if self.add_help else message)
 
 

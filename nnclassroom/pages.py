@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from html import escape
 from types import ModuleType
+from typing import Any
 
 from nncourse.language import current
 
@@ -67,7 +68,7 @@ def paragraphs(texts: Iterable[str]) -> str:
     return "".join(f"<p>{escape(text)}</p>" for text in texts if text)
 
 
-def image(figure, text: str, whole: bool = False) -> str:
+def image(figure: Any, text: str, whole: bool = False) -> str:
     """A matplotlib figure as inline SVG, with `text` as its text alternative.
 
     A `whole` figure may be as wide as the page; two others fit side by side.

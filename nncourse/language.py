@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 
 ROOT = Path(__file__).resolve().parents[1]  # the course's, or site-packages
-PACKAGES = ("cuda_on_cpu", "nncourse", "nnclassroom")
+# Of the course. Some may be missing: fused_epochs, without which it trains more slowly, and the last two.
+PACKAGES = ("cuda_on_cpu", "nncourse", "fused_epochs", "nnclassroom", "nnmarking", "nnexperiment")
 GENERATED = ROOT / "nncourse" / "languages"
 SHIPPED = ROOT / "nncourse" / "course"  # setup.py writes it into the wheel
 COURSE = SHIPPED if SHIPPED.is_dir() else ROOT  # the folder with notebooks/, datasets/ and benchmarks/results/

@@ -19,9 +19,16 @@ from pathlib import Path
 import psutil
 
 FILES = [Path(__file__).parent / "answers" / f"{name}.toml" for name in ("forgeries", "attacks")]
-FORGERIES = [
-    forgery | {"file": file.stem} for file in FILES for forgery in tomllib.loads(file.read_text("utf-8"))["forgery"]
-]
+
+
+def _forgeries(file: Path) -> Iterator[dict]:
+    for kind, named in tomllib.loads(file.read_text("utf-8")).items():
+        for name, fields in named.items():
+            operation, kernel = fields.get("exercise", fields.get("line", "")).split()[:2]
+            yield {"name": name, "kind": kind, "operation": operation, "kernel": kernel, "file": file.stem} | fields
+
+
+FORGERIES = [forgery for file in FILES for forgery in _forgeries(file)]
 PRECIOUS, IPC_CREATE, IPC_REMOVE, PR_SET_CHILD_SUBREAPER = "precious", 0o1600, 0, 36
 os.environ["SECRET_OF_THE_SESSION"] = "a-password-of-the-session"  # for all processes that tests start from now on
 

@@ -5,7 +5,6 @@ import json
 import random
 import re
 import tarfile
-import tomllib
 import zipfile
 from collections import defaultdict
 from pathlib import Path
@@ -14,10 +13,10 @@ import nbformat
 from nbformat import v4
 
 from nnclassroom.exercises.hints import Exercise
-from nnclassroom.marking.grade import file_of
+from nnclassroom.handing_in.kernel_files import file_of
 from nnclassroom.notebook.exams import is_cuda
+from tests.exercise_answers import RIGHT, UNUSUAL
 
-TESTS = Path(__file__).resolve().parent
 COPIED = "dense_forward.tiled.cu"  # a long kernel, which three students copy from ordinary_00
 EARLY, IN_TIME, LATE = (f"2026-{day}T08:00:00+00:00" for day in ("11-01", "12-01", "12-02"))
 # Entries of which nothing can be read, and the reason.
@@ -48,13 +47,11 @@ SAID = {
 def right_answers() -> dict[str, list[str]]:
     """The right answers of the tests, by the name of their file."""
     found = defaultdict(list)
-    for path in [*sorted(TESTS.glob("exercises/*.toml")), *sorted(TESTS.glob("answers/right_*.toml"))]:
-        for kind, entries in tomllib.loads(path.read_text("utf-8")).items():
-            for each in entries if kind != "wrong" else ():
-                cuda = is_cuda(each["kernel"])
-                head = f"// %%cuda {each.get('line', '{operation} {kernel}'.format(**each))}\n" if cuda else ""
-                name = f"{each['operation']}.{each['kernel']}.{'cu' if cuda else 'py'}"
-                found[name].append(head + each["text"].lstrip("\n"))
+    for each in RIGHT + UNUSUAL:
+        cuda = is_cuda(each["kernel"])
+        head = f"// %%cuda {each.get('line', '{operation} {kernel}'.format(**each))}\n" if cuda else ""
+        name = f"{each['operation']}.{each['kernel']}.{'cu' if cuda else 'py'}"
+        found[name].append(head + each["text"].lstrip("\n"))
     return found
 
 

@@ -11,8 +11,8 @@ from refusals import refused
 
 from nnclassroom.commands import main
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.marking import assignment, roster
 from nncourse.errors import CourseError
+from nnmarking import assignment, roster
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
 MOODLE = """\ufeffIdentifier,Full name,Email address,Status,Grade,Maximum grade,Feedback comments

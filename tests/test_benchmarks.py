@@ -1,4 +1,4 @@
-"""README's tables match the results, contenders agree, and floors are counted correctly. No test asserts a time."""
+"""The pages' tables match the results, contenders agree, and floors are counted correctly. No test asserts a time."""
 
 import dataclasses
 import datetime
@@ -19,10 +19,10 @@ from fused_epochs import dense_one_kernel
 from fused_epochs.dense_one_kernel import CLUSTER, CLUSTERS, GRID, Chip, plan
 from fused_epochs.dense_plain import why_not
 from nnclassroom.judge import check
-from nnclassroom.timing import jax_training, pytorch_training
-from nnclassroom.timing.training import CHECKED, Trainer
 from nncourse import device
 from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch
+from nnexperiment.trainers import jax_training, pytorch_training
+from nnexperiment.trainers.training import CHECKED, Trainer
 
 H200, SMALL = Chip(227 * 1024, 132, True), Chip(99 * 1024, 4, False)
 SIZES = DenseArchitecture((9, 7, 4, 2), ("sigmoid",) * 3, "mse")
@@ -32,10 +32,11 @@ A_CASE = Case("30-60-10-1, batch 10", (30, 60, 10, 1), 10, samples=1000)
 # ---- results and tables
 
 
-def test_readme_holds_the_tables_of_the_results():
-    text = (tables.ROOT / "README.md").read_text("utf-8")
-    assert "<!-- table cpu -->" in text and "<!-- table gpu -->" in text
-    assert tables.with_tables(text) == text, "README.md is behind benchmarks/results: python -m benchmarks.tables"
+def test_the_pages_hold_the_tables_of_the_results():
+    readme, speed = (page.read_text("utf-8") for page in tables.PAGES)
+    assert "<!-- table recorded -->" in readme and "<!-- table cpu -->" in speed and "<!-- table gpu -->" in speed
+    for text in (readme, speed):
+        assert tables.with_tables(text) == text, "behind benchmarks/results: run python -m benchmarks.tables"
 
 
 def part(what: str, value: float, unit: str) -> dict:

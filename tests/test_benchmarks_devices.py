@@ -10,9 +10,9 @@ from processes import MPI
 
 from benchmarks import devices_cpu, devices_gpu, experiment
 from nnclassroom import commands
-from nnclassroom.experiment import runs
-from nnclassroom.experiment.plan import jobs
 from nncourse import device as devices
+from nnexperiment import runs
+from nnexperiment.plan import jobs
 
 
 def record(library, devices, rate, joules=(), round=1):

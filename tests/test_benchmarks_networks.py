@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from benchmarks import networks, tables, workers
+from benchmarks import machines, networks, tables, workers
 from nnclassroom import recorded
 from nncourse.model.network import make_network
 
@@ -178,7 +178,7 @@ def test_contenders_in_their_processes(tmp_path):
     ],
 )
 def test_a_machine_has_one_file(machine, name):
-    assert networks.slug(machine) == name
+    assert machines.slug(machine) == name
 
 
 # ---- tables

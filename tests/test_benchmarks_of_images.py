@@ -9,9 +9,9 @@ from benchmarks import convolutions, digits, learning, trainers
 from benchmarks.contenders import CPU, Case
 from fused_epochs.architecture import architecture_of
 from fused_epochs.convolutional import convolutional_adam_epoch
-from nnclassroom.timing import jax_training, pytorch_training
-from nnclassroom.timing.training import CHECKED, TOLERANCE, DisagreesError, Trainer, timed
 from nncourse.calls import ADAM
+from nnexperiment.trainers import jax_training, pytorch_training
+from nnexperiment.trainers.training import CHECKED, TOLERANCE, DisagreesError, Trainer, timed
 
 STEPS = CHECKED + 5  # the last of them on a smaller batch
 SMALL = Case("small images", (), 4, samples=4 * STEPS - 1, words="image2x9x8,conv3x2same,conv2x3same,pool4,6,3")

@@ -1,4 +1,4 @@
-"""Tensor cores beside float32: contenders, their errors, README's table. No test asserts a time."""
+"""Tensor cores beside float32: contenders, their errors, docs/speed.md's table. No test asserts a time."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from benchmarks import gpu, tables, tensor_cores, workers
+from benchmarks import tables, tensor_cores, workers
 from nncourse.model.resnet import IMAGE, resnet
 
 
@@ -66,7 +66,7 @@ def test_the_command_saves_a_dated_result_and_prints_its_table(tmp_path, monkeyp
         return [one | dict(zip(("batch", "n_in", "n_out"), sizes, strict=True))]
 
     monkeypatch.setattr(tensor_cores.devices, "gpu_available", lambda: True)
-    monkeypatch.setattr(gpu, "about", lambda device: {"machine": "A GPU", "versions": {"torch": "2"}})
+    monkeypatch.setattr(tensor_cores, "about", lambda device: {"machine": "A GPU", "versions": {"torch": "2"}})
     monkeypatch.setattr(tensor_cores, "products", products)
     monkeypatch.setattr(tensor_cores, "steps", lambda batch, rounds, left_out: [])
     assert tensor_cores.main(["--out", str(tmp_path / "one.json")]) == 0

@@ -20,9 +20,9 @@ from book.editions import edition
 from book.files import Tree
 from nnclassroom.exercises.catalogue import exercise_topics, find
 from nnclassroom.exercises.solutions import text_of
-from nnclassroom.handing_out import repository
 from nncourse.catalogue import defined_in, epoch_topics, topics
 from nncourse.errors import CourseError
+from nnmarking import repository
 from tools import book as book_tool
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -375,13 +375,13 @@ def test_a_page_of_whole_epochs_has_the_cuda_and_c_that_python_launches(tmp_path
 def test_the_front_page_has_its_beginning_all_notebooks_and_the_start_of_the_readme():
     english = edition("en")
     titles = {path.stem: assembly.title_of(nbformat.read(path, as_version=4)) for path in NOTEBOOKS}
-    texts = [*assembly.INSTRUCTORS, *assembly.MORE[1:]]
+    texts = [*assembly.INSTRUCTORS, *assembly.MORE]
     page = assembly.front_page(english.text("README.md"), titles, texts, english.words(), "THE BEGINNING")
     assert page.startswith("# nncourse\n\nTHE BEGINNING") and "make lab" in page and "start_here.png" not in page
     assert page.index("BEGINNING") < page.index(f"## {english.words().NOTEBOOKS}") < page.index("make lab")
     for name, title in titles.items():
         assert f"| [{title}](notebooks/{name}.ipynb) |" in page and f"\nnotebooks/{name}\n" in page
-    for name in (*texts, "speed.md"):
+    for name in texts:
         assert f"\n{name}\n" in page
 
 

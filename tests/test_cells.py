@@ -9,8 +9,8 @@ import time
 import pytest
 from nbformat import v4
 
+from nnclassroom.handing_in import cells
 from nnclassroom.judge.python_text import lines, tree
-from nnclassroom.marking import cells
 from nnclassroom.notebook import python_cell
 
 HEAD = '@exercise("sigmoid", kernel="numpy")\n'
@@ -131,7 +131,7 @@ def test_a_kept_text_is_what_python_reads(form):
 
 def test_warnings_that_are_errors_elsewhere_change_no_answer(monkeypatch):
     source = ANSWERED["an escape that Python warns of"]
-    code = f"from nnclassroom.marking import cells; print(len(cells.in_cell({source!r})))"
+    code = f"from nnclassroom.handing_in import cells; print(len(cells.in_cell({source!r})))"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "error"}
     assert subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True).stdout == b"1\n"
 

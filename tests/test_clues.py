@@ -7,7 +7,10 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.judge.answer_process.results import UNWRITTEN
 from nnclassroom.judge.cases import random_case
 from nnclassroom.judge.check import check
-from nnclassroom.judge.clues import kind_of_nan, mistake_in, not_reached
+from nnclassroom.judge.compare import Wrong
+from nnclassroom.judge.diagnosis.mistake import mistake_in
+from nnclassroom.judge.diagnosis.not_a_number import kind_of_nan
+from nnclassroom.judge.diagnosis.not_reached import not_reached
 from nnclassroom.judge.tolerance import allowed_error, by_result, float64, references_of
 
 IMAGES = {"batch": 2, "c_in": 3, "h_in": 7, "w_in": 9, "c_out": 4, "k": 3, "stride": 2, "before": 1, "after": 2}
@@ -38,7 +41,7 @@ def said_of(operation, name, got, arguments):
     named = next(each for each in operation.results if each.name == name)
     allowed = allowed_error(operation, named, arguments)
     wrong = ~(np.abs(got - reference) <= allowed)
-    return mistake_in(operation, named, got, reference, wrong, allowed, arguments) if wrong.any() else None
+    return mistake_in(operation, Wrong(named, got, reference, allowed, wrong), arguments) if wrong.any() else None
 
 
 def beginning(words):

@@ -14,10 +14,10 @@ from cuda_on_cpu import emulate
 from nnclassroom.commands import main
 from nnclassroom.exercises import exam_operations
 from nnclassroom.judge.check import check
-from nnclassroom.marking import submission
-from nnclassroom.marking.grade import grade
 from nnclassroom.notebook import exams, sitting
 from nncourse.errors import CourseError
+from nnmarking import class_folder
+from nnmarking.grade import grade
 from tools.notebooks import client
 
 pytestmark = pytest.mark.usefixtures("my_kernels")
@@ -176,7 +176,7 @@ def test_the_clock_starts_with_the_first_answer(questions, tmp_path):
     line = json.dumps({"key": "running_mean.numpy", "date": began.isoformat(), "kind": "kept"})
     (folder / "attempts.jsonl").write_text(line + "\n")
     assert "over 10 minutes ago" in sitting.keep(folder, timed, "running_mean", "numpy", RIGHT)
-    (found,) = submission.find([folder])
+    (found,) = class_folder.find([folder])
     assert 99 < found.minutes < 102 and set(found.texts) == {"running_mean.numpy.py"}
 
 

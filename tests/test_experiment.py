@@ -15,11 +15,17 @@ import pytest
 from processes import MPI, in_processes, until, with_variable
 
 from nnclassroom import commands
-from nnclassroom.experiment import numbers, one_run, page_accuracy, page_energy, runs, training
-from nnclassroom.experiment import page as experiment_page
-from nnclassroom.experiment.numbers import Experiment
-from nnclassroom.experiment.one_run import run_job
-from nnclassroom.experiment.plan import (
+from nncourse.backend import choose
+from nncourse.errors import CourseError
+from nncourse.group import ALONE
+from nncourse.model.loaders import as_floats
+from nncourse.model.training import evaluate
+from nncourse.parallel.simulation import simulate
+from nnexperiment import numbers, one_run, page_accuracy, page_energy, runs, training
+from nnexperiment import page as experiment_page
+from nnexperiment.numbers import Experiment
+from nnexperiment.one_run import run_job
+from nnexperiment.plan import (
     Devices,
     Job,
     Plan,
@@ -30,13 +36,7 @@ from nnclassroom.experiment.plan import (
     make_parts,
     parsed_devices,
 )
-from nnclassroom.experiment.pytorch_run import PyTorchNetwork
-from nncourse.backend import choose
-from nncourse.errors import CourseError
-from nncourse.group import ALONE
-from nncourse.model.loaders import as_floats
-from nncourse.model.training import evaluate
-from nncourse.parallel.simulation import simulate
+from nnexperiment.pytorch_run import PyTorchNetwork
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = Plan("small", runs=1, epochs=2, batch_sizes=(16,), images=8, height=24, width=32, cpu_steps=0)

@@ -25,7 +25,8 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.hints import progress_lines
 from nnclassroom.judge import answer, limits, sandbox
 from nnclassroom.judge.cases import random_case
-from nnclassroom.judge.check import BROKEN_OFF, Returned, check
+from nnclassroom.judge.check import check
+from nnclassroom.judge.run import BROKEN_OFF, Returned
 from nnclassroom.notebook import cuda_cell, report
 from nncourse import device
 from nncourse.errors import CourseError

@@ -17,13 +17,14 @@ import pytest
 from cuda_on_cpu import emulate, faults
 from nnclassroom.commands import main
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.judge import sandbox, verdict
+from nnclassroom.judge import sandbox, words
 from nnclassroom.judge.kinds import KIND_WORDS
-from nnclassroom.marking import grade as grade_module
-from nnclassroom.marking import queue, submission
-from nnclassroom.marking.grade import grade
+from nnclassroom.judge.verdict import Verdict
 from nncourse.errors import CourseError
 from nncourse.parallel.simulation import faults as exchanges
+from nnmarking import class_folder, queue
+from nnmarking import grade as grade_module
+from nnmarking.grade import grade
 from tools import points
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
@@ -232,7 +233,7 @@ def test_a_worker_that_is_killed_is_a_crash_of_that_text(monkeypatch):
 def _dies_at_the_second(operation, kernel, text, *_):
     if text.endswith("#1"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return verdict.Verdict(operation, kernel, "open")
+    return Verdict(operation, kernel, "open")
 
 
 def test_a_record_is_a_claim_and_is_not_believed(tmp_path):
@@ -275,13 +276,13 @@ def zipped(path: Path, files: dict[str, str], mode: int = stat.S_IFREG | 0o644) 
 @pytest.mark.parametrize("inner", ["", "my_kernels/", "Ada L/my_kernels/"])
 def test_a_zip_is_a_submission(inner, tmp_path):
     path = zipped(tmp_path / "ada.zip", {f"{inner}sigmoid.numpy.py": SIGMOID, "__MACOSX/._sigmoid.numpy.py": "x"})
-    found = submission.find([path])
+    found = class_folder.find([path])
     assert [each.student for each in found] == ["ada"] and found[0].texts == {"sigmoid.numpy.py": SIGMOID}
 
 
 def test_a_zip_in_a_students_folder_as_learning_platforms_put_it(tmp_path):
     zipped(tmp_path / "group/Ada Lovelace_123_file/submission.zip", {"sigmoid.numpy.py": SIGMOID})
-    found = submission.find([tmp_path / "group"])
+    found = class_folder.find([tmp_path / "group"])
     assert [(each.student, set(each.texts)) for each in found] == [("Ada Lovelace_123_file", {"sigmoid.numpy.py"})]
 
 
@@ -295,13 +296,13 @@ def test_a_zip_in_a_students_folder_as_learning_platforms_put_it(tmp_path):
     ],
 )
 def test_a_zip_that_no_harmless_program_writes_is_not_read(files, mode, said, tmp_path):
-    found = submission.find([zipped(tmp_path / "eve.zip", files, mode | 0o644)])
+    found = class_folder.find([zipped(tmp_path / "eve.zip", files, mode | 0o644)])
     assert said in found[0].reason and not found[0].texts
 
 
 def test_a_bomb_is_not_unpacked(tmp_path):
     path = zipped(tmp_path / "eve.zip", {"sigmoid.numpy.py": " " * (64 << 20), "output_delta.numpy.py": DELTA})
-    found = submission.find([path])[0]
+    found = class_folder.find([path])[0]
     assert "256 KB" in found.problem_of("sigmoid.numpy.py") and set(found.texts) == {"output_delta.numpy.py"}
 
 
@@ -324,7 +325,7 @@ def test_links_pipes_long_files_and_what_is_no_text_are_not_read(tmp_path):
     (folder / "step.numpy.py").write_text("#" * (257 << 10))
     (folder / "neuron.numpy.py").mkdir()
     (tmp_path / "group/mallory").symlink_to(tmp_path / "group/ada")
-    found = {each.student: each for each in submission.find([tmp_path / "group"])}
+    found = {each.student: each for each in class_folder.find([tmp_path / "group"])}
     assert set(found["eve"].texts) == {"output_delta.numpy.py"}
     for name in ("sigmoid.numpy.py", "softmax.numpy.py", "mse.numpy.py", "step.numpy.py", "neuron.numpy.py"):
         assert found["eve"].problem_of(name), name
@@ -409,7 +410,7 @@ def test_feedback_names_nobody_else_and_nothing_of_a_student_becomes_html(tmp_pa
 
 
 def test_every_kind_of_verdict_has_words():
-    assert verdict.WORDS.keys() | set(exchanges.KINDS) | set(grade_module.BY_HAND) <= KIND_WORDS.keys()
+    assert words.WORDS.keys() | set(exchanges.KINDS) | set(grade_module.BY_HAND) <= KIND_WORDS.keys()
     assert all(any(each.startswith(kind) for kind in KIND_WORDS) for each in faults.TEMPLATES)
 
 

@@ -15,9 +15,9 @@ from forged import FORGERIES, PRECIOUS, assert_nothing_was_reached, make_preciou
 
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.judge import sandbox
-from nnclassroom.marking.grade import grade
 from nnclassroom.notebook.exams import is_cuda
 from nncourse import device
+from nnmarking.grade import grade
 from tests.tiers import many
 
 HONEST = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"

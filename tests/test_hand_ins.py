@@ -11,8 +11,9 @@ import pytest
 from nbformat import v4
 
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.marking import pieces, submission
-from nnclassroom.marking.grade import file_of
+from nnclassroom.handing_in import pieces, submission
+from nnclassroom.handing_in.kernel_files import file_of
+from nnmarking import class_folder
 from tests.made_class import zipped as archive
 
 KNOWN = frozenset(map(file_of, exercises()))
@@ -126,7 +127,7 @@ READ = {
 @pytest.mark.parametrize("form", READ)
 def test_what_is_read(form, tmp_path):
     files, note = READ[form]
-    (found,) = submission.find([put(tmp_path / "group", files)], KNOWN)
+    (found,) = class_folder.find([put(tmp_path / "group", files)], KNOWN)
     assert found.student == "ada" and "np.exp(-z)" in found.texts["sigmoid.numpy.py"]
     assert not [said for said in found.problems if "is a link" not in said]
     assert any(note in each for each in found.notes) if note else not found.notes
@@ -177,33 +178,33 @@ UNREAD = {
 @pytest.mark.parametrize("form", UNREAD)
 def test_what_is_not_read_has_its_reason(form, tmp_path):
     files, reason = UNREAD[form]
-    (found,) = submission.find([put(tmp_path / "group", files)], KNOWN)
+    (found,) = class_folder.find([put(tmp_path / "group", files)], KNOWN)
     assert found.student == "ada" and not found.texts
     assert reason in found.reason
 
 
 def test_a_name_close_to_an_exercise_is_said(tmp_path):
-    (found,) = submission.find([put(tmp_path / "group", {"ada/sigmoyd.numpy.py": SIGMOID})], KNOWN)
+    (found,) = class_folder.find([put(tmp_path / "group", {"ada/sigmoyd.numpy.py": SIGMOID})], KNOWN)
     assert found.notes == ("sigmoyd.numpy.py is no exercise here; did you mean sigmoid.numpy.py?",)
 
 
 def test_a_renamed_kernel_does_not_replace_the_right_one(tmp_path):
     files = {"ada/sigmoid.numpy.py": SIGMOID, "ada/sigmoid(1).numpy.py": "older"}
-    (found,) = submission.find([put(tmp_path / "group", files)], KNOWN)
+    (found,) = class_folder.find([put(tmp_path / "group", files)], KNOWN)
     assert found.texts == {"sigmoid.numpy.py": SIGMOID}
     assert found.problems == ("sigmoid(1).numpy.py: not read, since there is sigmoid.numpy.py",)
 
 
 def test_a_kept_kernel_counts_before_the_cell_of_a_notebook(tmp_path):
     files = {"ada/my_kernels/sigmoid.numpy.py": "kept\n", "ada/notebooks/02.ipynb": notebook()}
-    (found,) = submission.find([put(tmp_path / "group", files)], KNOWN)
+    (found,) = class_folder.find([put(tmp_path / "group", files)], KNOWN)
     assert found.texts["sigmoid.numpy.py"] == "kept\n" and "sigmoid.naive.cu" in found.texts
 
 
 def test_of_two_hand_ins_the_newest_by_its_record_counts(tmp_path):
     old, new = packed("old", "2026-11-02T12:00:00+00:00"), packed("new", "2026-11-02T13:30:00+02:00")
     group = put(tmp_path / "group", {"ada/1.zip": old, "ada/2.zip": new, "bob.zip": new, "bob.tar.gz": tar({"x": ""})})
-    ada, bob = submission.find([group], KNOWN)
+    ada, bob = class_folder.find([group], KNOWN)
     assert ada.texts == {"sigmoid.numpy.py": "old"} and (ada.entries, ada.replaced) == (1, 0)  # 12:00 in London, 11:30
     assert "of 2 hand-ins 1.zip counts" in ada.notes[0] and "by its record" in ada.notes[0]
     assert bob.texts == {"sigmoid.numpy.py": "new"} and (bob.entries, bob.replaced) == (2, 1)
@@ -212,7 +213,7 @@ def test_of_two_hand_ins_the_newest_by_its_record_counts(tmp_path):
 
 def test_somebodys_kernel_at_the_top_hides_no_class(tmp_path):
     group = put(tmp_path / "group", {"sigmoid.numpy.py": SIGMOID, "ada/neuron.loops.py": NEURON, "bob.rar": b"Rar!"})
-    found = {each.student: each for each in submission.find([group], KNOWN)}
+    found = {each.student: each for each in class_folder.find([group], KNOWN)}
     assert set(found) == {"ada", "bob", "sigmoid.numpy"} and found["sigmoid.numpy"].reason
     assert found["ada"].texts == {"neuron.loops.py": NEURON}
 
@@ -220,7 +221,7 @@ def test_somebodys_kernel_at_the_top_hides_no_class(tmp_path):
 def test_a_bomb_of_a_tar_is_not_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(pieces, "MOST_PASSED", 1 << 20)
     group = put(tmp_path / "group", {"ada.tar.gz": tar({"zeros.bin": bytes(8 << 20), "sigmoid.numpy.py": SIGMOID})})
-    (found,) = submission.find([group], KNOWN)
+    (found,) = class_folder.find([group], KNOWN)
     assert "more than 1 MB" in found.reason and not found.texts
 
 
@@ -228,6 +229,6 @@ def test_archives_in_archives_are_not_read_without_end(tmp_path):
     inner = archive({f"{number}.zip": archive({"sigmoid.numpy.py": SIGMOID}) for number in range(100)})
     group = put(tmp_path / "group", {"ada.zip": archive({f"{number}.zip": inner for number in range(100)})})
     began = time.process_time()
-    (found,) = submission.find([group], KNOWN)
+    (found,) = class_folder.find([group], KNOWN)
     assert found.texts == {"sigmoid.numpy.py": SIGMOID} and time.process_time() - began < 20
     assert any(f"more than {submission.MOST_ARCHIVES} archives" in note for note in found.notes)

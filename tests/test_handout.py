@@ -11,10 +11,11 @@ import pytest
 from nbformat import v4
 
 from nnclassroom.commands import COMMANDS, main
-from nnclassroom.handing_out import handout, readme, repository, update
+from nnclassroom.handing_out import notebook_files, own_copy, update
 from nnclassroom.zips import write_zip
 from nncourse.errors import CourseError
 from nncourse.language import PACKAGES, ROOT, english_files
+from nnmarking import handout, readme, repository
 
 NOTEBOOK = "notebooks/02_activations.ipynb"
 
@@ -93,14 +94,14 @@ def test_the_address_is_one_setting(tmp_path):
 def test_a_link_opens_the_copy_in_the_language_of_the_hand_out(language, monkeypatch):
     """binder/postBuild makes these copies."""
     made = (ROOT / "binder" / "postBuild").read_text("utf-8")
-    assert f"nncourse notebooks {repository.copy_name(language)}\n" in made
-    assert f"tree%2F{repository.copy_name(language)}%2F" in readme.text(language, "https://course.example/c")
+    assert f"nncourse notebooks {own_copy.copy_name(language)}\n" in made
+    assert f"tree%2F{own_copy.copy_name(language)}%2F" in readme.text(language, "https://course.example/c")
 
 
 def test_the_version_changes_with_a_notebook_and_not_with_its_outputs():
     def version(cells: list) -> str:
-        files = {NOTEBOOK: handout.to_bytes(v4.new_notebook(cells=cells))}
-        return handout.manifest_of(files, {})["course"]
+        files = {NOTEBOOK: notebook_files.to_bytes(v4.new_notebook(cells=cells))}
+        return notebook_files.manifest_of(files, {})["course"]
 
     run = cell("one", "x = 1")
     run.outputs, run.execution_count = [v4.new_output("stream", text="1")], 7
@@ -138,9 +139,9 @@ def cell(name: str, text: str, kind: str = "code"):
 
 
 def zipped(path: Path, cells: list, others: dict[str, str] | None = None, name: str = NOTEBOOK) -> Path:
-    files = {name: handout.to_bytes(v4.new_notebook(cells=cells))}
+    files = {name: notebook_files.to_bytes(v4.new_notebook(cells=cells))}
     files |= {name: text.encode() for name, text in (others or {}).items()}
-    write_zip(path, handout.packed(files, "course", {"kind": "course", "language": "en"}))
+    write_zip(path, notebook_files.packed(files, "course", {"kind": "course", "language": "en"}))
     return path
 
 
@@ -262,7 +263,7 @@ def test_other_files_and_what_was_replaced(copy):
 
 def test_an_own_file_with_the_name_of_a_new_one_is_in_the_backup(copy):
     (copy / "notebooks/03.ipynb").write_text("my own")
-    updated(copy, BASE, {**OTHERS, "notebooks/03.ipynb": handout.to_bytes(v4.new_notebook(cells=BASE)).decode()})
+    updated(copy, BASE, {**OTHERS, "notebooks/03.ipynb": notebook_files.to_bytes(v4.new_notebook(cells=BASE)).decode()})
     assert (copy / "backups/001/notebooks/03.ipynb").read_text() == "my own"
     assert len(nbformat.read(copy / "notebooks/03.ipynb", as_version=4).cells) == len(BASE)
 

@@ -16,10 +16,11 @@ from cuda_on_cpu import emulate
 from nnclassroom.commands import main
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.handing_out import handout, hosted, on_host
+from nnclassroom.handing_out import notebook_files, on_host
 from nncourse import device
 from nncourse.errors import CourseError
 from nncourse.language import ROOT
+from nnmarking import hosted
 
 ADDRESS = "https://course.example/wheels/nncourse-0.3.0-py3-none-any.whl"
 DONE, FAILED = (subprocess.CompletedProcess([], status, "", "no route\nto host") for status in (0, 1))
@@ -53,7 +54,7 @@ def test_each_notebook_begins_with_the_set_up_and_is_else_the_courses(tmp_path):
         assert set_up.id == "hosted-setup" and f'wheel = "{ADDRESS}"' in set_up.source
         assert len(set_up.source.splitlines()) <= 26 and compile(set_up.source, name, "exec")
         there = ROOT / "notebooks" / name
-        assert handout.to_bytes(notebook) == handout.clean(there.read_bytes(), name)
+        assert notebook_files.to_bytes(notebook) == notebook_files.clean(there.read_bytes(), name)
 
 
 def test_a_wheel_that_is_a_file_goes_along(tmp_path, capsys):

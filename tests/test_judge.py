@@ -1,8 +1,6 @@
 """Answers by other authors than the judge's: right ones are accepted, wrong ones refused for the right reason."""
 
-import tomllib
 from operator import itemgetter
-from pathlib import Path
 
 import pytest
 
@@ -12,20 +10,13 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.hints import exercises
 from nnclassroom.notebook import cuda_cell, exercise
 from nncourse import device
+from tests.exercise_answers import JUDGED as WRONG
+from tests.exercise_answers import UNUSUAL as RIGHT
 from tests.exercise_answers import in_cuda
 from tests.tiers import many
 
-FOLDER = Path(__file__).parent / "answers"
-
-
-def read(pattern: str, key: str) -> list[dict]:
-    files = sorted(FOLDER.glob(pattern))
-    return [answer | {"file": file.stem} for file in files for answer in tomllib.loads(file.read_text("utf-8"))[key]]
-
-
 # Kinds that the examiners did not distinguish.
 FAMILY = {"warp": "barrier", "trap": "crash", "assert": "crash", "memory": "crash"}
-RIGHT, WRONG = read("right_*.toml", "right"), read("wrong_*.toml", "wrong")
 EXERCISES = {(each.operation, each.kernel) for each in exercises()}
 
 

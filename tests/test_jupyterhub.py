@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from nnclassroom.handing_out.handout import cell_hash, packed, to_bytes
+from nnclassroom.handing_out.notebook_files import cell_hash, packed, to_bytes
 from nncourse import threads
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,6 +1,8 @@
 """What limits the process of an answer on a machine: which means there are, what it may read, what it is told."""
 
+import json
 import os
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -8,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from nnclassroom.exercises import kept_kernels
-from nnclassroom.judge import answer, limits, sandbox
+from nnclassroom.judge import answer, forbidden_python, limits, sandbox
 from nnclassroom.judge.worker import Worker
+from nncourse.language import PACKAGES, ROOT
 
 RELU = "def relu(z):\n    return np.maximum(z, 0)\n"
 judged = partial(kept_kernels.check, "relu", "numpy")
@@ -59,6 +62,39 @@ def test_the_course_is_hidden_also_in_a_folder_of_the_system(beside, tmp_path, m
     readable = [Path(path) for path in limits.visible([course])]
     assert not any(path in (course, *course.parents) for path in readable)
     assert (course.parent / "numpy" in readable) == (beside is not None)
+
+
+IMPORT_AND_READ = """
+import json, sys
+from nnclassroom.judge.answer_process.guard import guard
+told, name, file = json.load(sys.stdin)
+guard(told["course"], told["hidden"], told["readable"], False)
+for attempt in (lambda: __import__(f"{name}.any"), lambda: open(file)):
+    try:
+        attempt()
+        print("not refused")
+    except ImportError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_an_answer_can_neither_import_nor_read_a_package_of_the_course(package, tmp_path, monkeypatch):
+    """Whether the package is there or not, and though the folder around it may be read."""
+    for name in (package, "another"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setattr(limits, "HIDDEN", [tmp_path / hidden.relative_to(ROOT) for hidden in limits.HIDDEN])
+    told = limits.of_process(on_gpu=False, judged=True)
+    assert str(tmp_path / "another") in told["readable"] and str(tmp_path / package) not in told["readable"]
+    given = json.dumps([told, package, str(tmp_path / package / "__init__.py")])
+    command = [sys.executable, "-c", IMPORT_AND_READ]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    imported, read = done.stdout.splitlines()
+    assert imported.startswith(package) and imported.endswith(": refused for a kernel")
+    assert read == "reads the course's files: refused for a kernel"
+    assert package in forbidden_python.forbidden(f"import {package}.any", without_numpy=False).facts["said"]
 
 
 def test_secrets_of_the_environment_are_not_told(monkeypatch):

@@ -87,8 +87,9 @@ def test_an_exercise_is_said_to_be_where_it_is(path):
 
 
 def test_the_lists_of_notebooks_name_each_once():
-    table = re.findall(rf"^\| ({ONE}) .*\| here \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    assert table == sorted(NUMBERS)
+    rows = re.findall(rf"^\| ({ONE}) .*\| ([\d¼½¾]+) \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    hours = [re.search(r"Time: about ([\d¼½¾]+) hour", texts(path))[1] for path in NOTEBOOKS]
+    assert rows == list(zip(sorted(NUMBERS), hours, strict=True))
     linked = [target for _, target in links(ROOT / "notebooks/00_start_here.ipynb")]
     assert sorted(set(linked)) == [path.name for path in NOTEBOOKS[1:]]
 

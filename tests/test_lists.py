@@ -9,7 +9,8 @@ from refusals import refused
 
 from nnclassroom.commands import main
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.marking import marks, roster
+from nnclassroom.handing_in import platform_names
+from nnmarking import marks, roster
 
 KEYS = ("sigmoid.numpy", "mse.numpy")
 HEADER = "student,exercise,points,reason"
@@ -96,7 +97,7 @@ TWICE = CLASS + "Ana Roca,22\n"
 def test_kind_15_a_row_twice_is_one_student(listed):
     said: list[str] = []
     found = roster.read(listed(TWICE), said.append)
-    assert found.names == ("Luis Mora", "Ana Roca") and found.row_of(roster.person("Ana Roca")) == 1
+    assert found.names == ("Luis Mora", "Ana Roca") and found.row_of(platform_names.person("Ana Roca")) == 1
     assert len(said) == 1 and "twice" in said[0] and "lines 3 and 4" in said[0]
     again = "sep=;\n" + (TWICE + "Ana Roca , 22\n").replace(",", ";")
     assert len(roster.read(listed(again), said.append).names) == 2 and "lines 4 and 6" in said[-1]

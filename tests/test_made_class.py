@@ -8,9 +8,9 @@ import pytest
 
 from nnclassroom.commands import main
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.marking import assignment, submission
-from nnclassroom.marking.grade import file_of
-from nnclassroom.marking.pieces import stem_of
+from nnclassroom.handing_in.kernel_files import file_of
+from nnclassroom.handing_in.pieces import stem_of
+from nnmarking import assignment, class_folder
 from tests import made_class
 
 ONLY = "02,03b"
@@ -25,7 +25,7 @@ def group(tmp_path_factory) -> Path:
 
 def test_every_entry_has_its_row_and_its_reason(group):
     known = frozenset(map(file_of, exercises()))
-    found = {each.entry: each for each in submission.find([group], known)}
+    found = {each.entry: each for each in class_folder.find([group], known)}
     assert set(found) == {path.name for path in group.iterdir()} and len(found) == 70
     assert {name for name, each in found.items() if not each.texts} == set(made_class.UNREAD)
     for name, reason in made_class.UNREAD.items():

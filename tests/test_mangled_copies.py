@@ -20,7 +20,7 @@ from ipykernel.ipkernel import IPythonKernel
 
 from nnclassroom.commands import main
 from nnclassroom.handing_out import lab, old_names, own_copy, update
-from nnclassroom.handing_out.handout import MANIFEST, clean, manifest_of, parsed
+from nnclassroom.handing_out.notebook_files import MANIFEST, clean, manifest_of, parsed
 from nncourse.errors import CourseError
 
 NOTEBOOK, OTHER = "notebooks/01_neurons.ipynb", "notebooks/02_activations.ipynb"

@@ -8,10 +8,11 @@ import pytest
 
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.marking import submission, taking
-from nnclassroom.marking.caught import FAILED
-from nnclassroom.marking.grade import file_of, grade
+from nnclassroom.handing_in import submission, taking
+from nnclassroom.handing_in.caught import FAILED
+from nnclassroom.handing_in.kernel_files import file_of
 from nncourse.errors import CourseError
+from nnmarking.grade import grade
 from tests import mangled
 
 ONLY = "sigmoid.numpy,mse.numpy,sigmoid.naive"

@@ -6,7 +6,7 @@ import pytest
 from nbformat import v4
 
 from nnclassroom.commands import main
-from nnclassroom.handing_out.handout import to_bytes
+from nnclassroom.handing_out.notebook_files import to_bytes
 from nncourse import language
 
 

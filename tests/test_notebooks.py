@@ -135,7 +135,7 @@ def test_what_is_filled_in_notebook_02_trains_in_06_and_on_the_command_line(my_k
 
 
 def filled_in(notebook, operation: str, kernel: str):
-    """The cell of an exercise, with the right answer of tests/exercises in it."""
+    """The cell of an exercise, with the right answer of tests/answers in it."""
     answer = next(each for each in RIGHT if (each["operation"], each["kernel"]) == (operation, kernel))
     cell = next(cell for *names, cell in exercise_cells(notebook) if names == [operation, kernel])
     head = f"%%cuda {answer['line']}" if "line" in answer else f'@exercise("{operation}", kernel="{kernel}")'

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from nnclassroom.commands import main
+from nnclassroom.handing_in import cells, pieces
+from nnclassroom.handing_in.caught import FAILED, caught
+from nnclassroom.handing_in.hand_in import Submission
 from nnclassroom.judge import worker
-from nnclassroom.marking import cells, pages, pieces, queue, similarity, submission
-from nnclassroom.marking.caught import FAILED, caught
-from nnclassroom.marking.grade import grade
-from nnclassroom.marking.hand_in import Submission
 from nncourse.errors import CourseError
+from nnmarking import class_folder, pages, queue, similarity
+from nnmarking.grade import grade
 from tests.made_class import zipped as archive
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
@@ -68,7 +69,7 @@ def failing(monkeypatch, place, name: str, error: Exception, about) -> None:
 def test_an_error_in_reading_becomes_the_reason_of_that_hand_in(error, group, tmp_path, monkeypatch):
     failing(monkeypatch, pieces, "opened", error, lambda path: path.name == "Luis Mora")
     assert states(tmp_path, group) == {"Ana Roca": "right", "Luis Mora": "missing"}
-    (given,) = (each for each in submission.find([group]) if each.student == "Luis Mora")
+    (given,) = (each for each in class_folder.find([group]) if each.student == "Luis Mora")
     assert given.reason and "\n" not in given.reason and "\x1b" not in given.reason
 
 
@@ -223,7 +224,7 @@ def test_several_files_of_a_student_are_one_hand_in(form, tmp_path):
         path = tmp_path / "group" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    (found,) = submission.find([tmp_path / "group"], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
+    (found,) = class_folder.find([tmp_path / "group"], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
     assert set(found.texts) == {"sigmoid.numpy.py", "mse.numpy.py"}
 
 
@@ -239,7 +240,7 @@ def test_of_one_exercise_twice_the_newer_counts_and_that_is_said(form, tmp_path)
             notebook(HEAD + text.replace("):\n", f"):  # {place}\n", 1)) if "ipynb" in form else text.encode()
         )
         os.utime(path, (date, date))
-    (found,) = submission.find([tmp_path / "group"], frozenset(("sigmoid.numpy.py",)))
+    (found,) = class_folder.find([tmp_path / "group"], frozenset(("sigmoid.numpy.py",)))
     assert "# new" in found.texts["sigmoid.numpy.py"]
     assert any("old" in note or "new" in note for note in found.notes)
 
@@ -248,7 +249,7 @@ def test_of_one_exercise_twice_the_newer_counts_and_that_is_said(form, tmp_path)
 def test_a_platforms_archive_of_a_whole_class_is_read_as_its_folder_is(form, tmp_path):
     files = SEVERAL[form] | {"Ana Roca_22_assignsubmission_file_sigmoid.numpy.py": SIGMOID.encode(), "__MACOSX/x": b""}
     (tmp_path / "download.zip").write_bytes(archive(files))
-    found = submission.find([tmp_path / "download.zip"], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
+    found = class_folder.find([tmp_path / "download.zip"], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
     ana, other = found
     assert ana.student == "Ana Roca" and set(ana.texts) == {"sigmoid.numpy.py"} and not ana.notes
     assert set(other.texts) == {"sigmoid.numpy.py", "mse.numpy.py"}

@@ -13,7 +13,8 @@ import pytest
 from cuda_on_cpu import processes
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.judge import answer, check
-from nnclassroom.judge.verdict import WORDS, Verdict, words_of
+from nnclassroom.judge.verdict import Verdict
+from nnclassroom.judge.words import WORDS, words_of
 
 SIGMOID = "def sigmoid(z):\n    return 0.5 * np.tanh(0.5 * z) + 0.5\n"
 

@@ -12,7 +12,7 @@ from nbformat import v4
 
 from nnclassroom.commands import main
 from nnclassroom.handing_out import own_copy
-from nnclassroom.handing_out.handout import MANIFEST
+from nnclassroom.handing_out.notebook_files import MANIFEST
 from nncourse import language
 from nncourse.errors import CourseError
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from nnclassroom.judge import check
+from nnclassroom.judge.run import Memory, run_here
 from nnclassroom.judge.verdict import Case
 from nncourse.catalogue import operations
 from nncourse.errors import CourseError
@@ -55,7 +56,7 @@ def test_no_arguments_are_found_on_which_a_kernel_is_wrong(own):
     def is_right(case):
         references = check.references_of(operation, case.arguments)
         assume(not any(np.isnan(reference).any() for reference in references.values()))
-        run = lambda case, options: check.run_here(operation, kernel, "cpu", check.Memory(), case, options)  # noqa: E731
+        run = lambda case, options: run_here(operation, kernel, "cpu", Memory(), case, options)  # noqa: E731
         verdict = check.judge(operation, name, run, "cpu", only=case)
         assert verdict, f"{verdict}\n{case.arguments}"
 

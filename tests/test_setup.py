@@ -385,10 +385,10 @@ def test_others_start_the_kernel_of_the_shared_environment(installed):
     kernels.mkdir(parents=True)
     (kernels / "kernel.json").write_text('{"argv": ["python", "-m", "ipykernel_launcher"], "language": "python"}')
     (installed.ROOT / "nncourse").mkdir()
-    (installed.ROOT / "nncourse" / "one.py").write_text("ONE = 1\n")
+    (installed.ROOT / "nncourse" / "__init__.py").write_text("ONE = 1\n")
     installed.serve_others()
     assert json.loads((kernels / "kernel.json").read_text())["argv"] == [sys.executable, "-m", "ipykernel_launcher"]
-    assert list((installed.ROOT / "nncourse" / "__pycache__").glob("one.*.pyc"))
+    assert list((installed.ROOT / "nncourse" / "__pycache__").glob("__init__.*.pyc"))
 
 
 @pytest.mark.parametrize(

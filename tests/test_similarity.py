@@ -10,9 +10,9 @@ import pytest
 
 from nnclassroom.exercises.hints import exercises
 from nnclassroom.exercises.solutions import solution_text
-from nnclassroom.marking import pages
-from nnclassroom.marking.similarity import compared
 from nnclassroom.notebook.exams import is_cuda
+from nnmarking import pages
+from nnmarking.similarity import compared
 
 TESTS = Path(__file__).resolve().parent
 PYTHON = """def confusion_matrix(P, Y):

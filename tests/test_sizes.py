@@ -33,5 +33,9 @@ def test_a_room_that_grows_by_three_per_cent_is_named(room):
 
 def test_generated_files_and_other_folders_do_not_count():
     lines = {"a/one.py": 10, "a/b/two.py": 5, "a/made.py": 100, "c/three.py": 7, "a/one.toml": 1}
-    rooms = {"deep": {"files": ["a/**.py"]}, "flat": {"files": ["a/*.py", "c/*"]}}
-    assert sizes.measured(lines, rooms, ["a/made.py"]) == {"deep": 15, "flat": 17}
+    rooms = {
+        "deep": {"files": ["a/b/**.py"]},
+        "flat": {"files": ["a/*.py", "c/*"]},
+        "both": {"rooms": ["deep", "flat"]},
+    }
+    assert sizes.measured(lines, rooms, ["a/made.py"]) == {"deep": 5, "flat": 17, "both": 22}

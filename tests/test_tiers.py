@@ -78,7 +78,7 @@ def test_where_a_topic_has_changed_all_of_its_answers_are_judged(file):
     assert after == before | of_topic and not of_topic <= before
 
 
-@pytest.mark.parametrize("file", ["tests/answers/wrong_cuda_14.toml", "tests/test_judge.py"])
+@pytest.mark.parametrize("file", ["tests/answers/14_resnet_and_frameworks.toml", "tests/test_judge.py"])
 def test_where_answers_have_changed_all_of_the_file_are_judged(file):
     wrong = ANSWERS["test_a_wrong_answer_is_refused"]
     answers = zip(wrong, test_judge.WRONG, strict=True)

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from nnclassroom.commands import main
-from nnclassroom.timing import jax_training, networks, pytorch_training, training
-from nnclassroom.timing.training import CHECKED, DisagreesError, drawn, error_of
+from nnclassroom.timing import network_records as records
 from nncourse.backend import choose
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import SGD, AdaGrad, Adam, RMSProp
+from nnexperiment.trainers import jax_training, networks, pytorch_training, training
+from nnexperiment.trainers.training import CHECKED, DisagreesError, drawn, error_of
 
 CROSS = "categorical_cross_entropy"
 # Layers, batch, optimizer, activation, cost: each layer, optimizer, activation and cost that has a counterpart.
@@ -137,23 +138,23 @@ ROW = {"row": 4, "layers": "784,128,10", "batch": 32, "optimizer": "sgd,momentum
 
 def test_ratios_are_those_of_the_fastest_of_ours_in_its_best_round():
     found = made_up(cuda=2e-6, naive=4e-6, eager=1e-3, jax=1e-5)
-    assert networks.ratio(found, "JAX scan") == pytest.approx(5) and networks.ratio(found, "PyTorch graph") is None
-    assert networks.best_of_ours(found) == "nncourse cuda" and networks.best_of_ours(made_up(jax=1.0)) is None
+    assert records.ratio(found, "JAX scan") == pytest.approx(5) and records.ratio(found, "PyTorch graph") is None
+    assert records.best_of_ours(found) == "nncourse cuda" and records.best_of_ours(made_up(jax=1.0)) is None
     slower = made_up(cuda=4e-6, jax=1e-5)
-    (said,) = networks.summary([ROW | found, ROW | slower | {"row": 5}], ["nncourse cuda", "JAX scan"])
+    (said,) = records.summary([ROW | found, ROW | slower | {"row": 5}], ["nncourse cuda", "JAX scan"])
     assert "least 2.5 (row 5), median 3.75, of 2 rows" in said
-    assert networks.reference([slower], "gpu") == "JAX scan" and networks.reference([], "cpu") == "PyTorch eager"
+    assert records.reference([slower], "gpu") == "JAX scan" and records.reference([], "cpu") == "PyTorch eager"
 
 
 @pytest.mark.parametrize("layers", ["784,128,10", "image1x28x28,conv6x5same,pool2,conv16x5,pool2,120,84,10"])
 def test_a_table_of_records_is_80_columns_wide_and_names_the_plan(layers):
     found = ROW | made_up(cuda=2e-6, eager=1.234e-1, jax=1e-5) | {"layers": layers}
-    names = [*networks.names_of([found]), "PyTorch graph"]
-    lines = [networks.head(names, "JAX scan"), *networks.line(found, names, "JAX scan").splitlines()]
-    assert max(map(len, lines)) == networks.WIDTH
+    names = [*records.names_of([found]), "PyTorch graph"]
+    lines = [records.head(names, "JAX scan"), *records.line(found, names, "JAX scan").splitlines()]
+    assert max(map(len, lines)) == records.WIDTH
     numbers = lines[-1].split("m0.9")[1].split()
     assert numbers == ["2", "123400", "10", "–", "by", "cuda", "5×"]
-    assert networks.line(ROW | made_up(eager=1.0), names, "JAX scan").endswith(" –")
+    assert records.line(ROW | made_up(eager=1.0), names, "JAX scan").endswith(" –")
 
 
 # ---- the command

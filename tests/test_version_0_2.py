@@ -18,7 +18,7 @@ from nbformat import v4
 from cuda_on_cpu import emulate
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.handing_out import handout, old_names, update
+from nnclassroom.handing_out import notebook_files, old_names, update
 from nnclassroom.handing_out.own_copy import bring
 from nnclassroom.zips import write_zip
 from nncourse import device
@@ -40,9 +40,9 @@ def copy(tmp_path) -> Path:
     """The student's folder: cells as handed out, then what was typed."""
     folder = tmp_path / "course"
     handed_out = {name: cells_of(each["handed_out"]) for name, each in KEPT["notebooks"].items()}
-    contents = {name: handout.to_bytes(v4.new_notebook(cells=cells)) for name, cells in handed_out.items()}
+    contents = {name: notebook_files.to_bytes(v4.new_notebook(cells=cells)) for name, cells in handed_out.items()}
     (folder / "notebooks").mkdir(parents=True)
-    update.write_manifest(folder, handout.manifest_of(contents, ABOUT) | {"course": "0.2.0"})
+    update.write_manifest(folder, notebook_files.manifest_of(contents, ABOUT) | {"course": "0.2.0"})
     for name, each in KEPT["notebooks"].items():
         for cell in handed_out[name]:
             cell.source = each["typed"].get(cell.id, cell.source)
@@ -54,8 +54,8 @@ def copy(tmp_path) -> Path:
 @pytest.fixture
 def new(tmp_path) -> Path:
     """Today's hand-out of these two notebooks."""
-    contents = {name: handout.clean((ROOT / name).read_bytes(), name) for name in KEPT["notebooks"]}
-    write_zip(tmp_path / "new.zip", handout.packed(contents, "course", ABOUT))
+    contents = {name: notebook_files.clean((ROOT / name).read_bytes(), name) for name in KEPT["notebooks"]}
+    write_zip(tmp_path / "new.zip", notebook_files.packed(contents, "course", ABOUT))
     return tmp_path / "new.zip"
 
 
@@ -125,6 +125,7 @@ def test_every_replacement_is_there():
         ),
         ("from nncourse.model.updates import make_update", ["import make_optimizer as make_update"]),
         ("from nncourse.classroom.course import no_such_thing", ["from nnclassroom.exercises.hints import no_such"]),
+        ("from nnclassroom.timing import networks, pytorch", ["from nnexperiment.trainers import networks", "pytorch"]),
         ("np.linalg.norm(update=3)", []),
     ],
 )

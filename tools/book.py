@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from book.editions import edition, languages  # noqa: E402  (needs the root on the path)
-from nnclassroom.handing_out.repository import address  # noqa: E402
 from nncourse.errors import CourseError  # noqa: E402
+from nnmarking.repository import address  # noqa: E402
 
 OUT = ROOT / "build" / "book"
 

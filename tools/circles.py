@@ -1,4 +1,4 @@
-"""Circles of imports among the modules of the three packages: `python tools/circles.py`. The suite runs it too.
+"""Circles of imports in the packages and in benchmarks/: `python tools/circles.py`. The suite runs it too.
 
 import-linter keeps the direction between packages and rooms; it does not look for circles within a room. Every import
 statement counts: those inside functions and those for annotations alone, since a reader follows them too.
@@ -9,14 +9,15 @@ import sys
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
+from nncourse.language import GENERATED, PACKAGES
+
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("cuda_on_cpu", "nncourse", "nnclassroom")
-GENERATED = ROOT / "nncourse" / "languages"
+FOLDERS = (*PACKAGES, "benchmarks")
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
-    """The files of the packages, by the names of their modules."""
-    files = [path for name in PACKAGES for path in sorted((root / name).rglob("*.py"))]
+    """The files in FOLDERS, by the names of their modules."""
+    files = [path for name in FOLDERS for path in sorted((root / name).rglob("*.py"))]
     return {name_of(path.relative_to(root)): path for path in files if GENERATED not in path.parents}
 
 

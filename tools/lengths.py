@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnclassroom.handing_out.handout import parsed
+from nnclassroom.handing_out.notebook_files import parsed
 from nncourse.errors import CourseError
 from nncourse.language import ROOT
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from nnclassroom.exercises.hints import exercises
-from nnclassroom.marking.marks import SUGGESTED, read_weights
 from nncourse.language import ROOT
+from nnmarking.marks import SUGGESTED, read_weights
 
 PAGE = ROOT / "docs" / "instructors.md"
 PLACE = re.compile(r"<!-- points -->\n.*?<!-- end -->", re.DOTALL)

@@ -265,7 +265,7 @@ def serve_others() -> None:
 
     The kernel of ipykernel's wheel names just "python", which Jupyter takes for its own.
     """
-    packages = [str(ROOT / name) for name in ("cuda_on_cpu", "nncourse", "nnclassroom")]
+    packages = [str(path.parent) for path in sorted(ROOT.glob("*/__init__.py"))]
     subprocess.run([str(VENV_PYTHON), "-m", "compileall", "-q", *packages], check=True)
     specification = VENV / "share" / "jupyter" / "kernels" / "python3" / "kernel.json"
     kernel = json.loads(specification.read_text(encoding="utf-8"))

@@ -22,10 +22,17 @@ def tracked(root: Path = ROOT) -> dict[str, int]:
 
 
 def measured(lines: Mapping[str, int], rooms: Mapping[str, Mapping], generated: Sequence[str]) -> dict[str, int]:
-    """The lines of each room: of the files that match one of its patterns, generated ones left out."""
-    return {
-        room: sum(count for name, count in lines.items() if _in(name, about["files"]) and not _in(name, generated))
+    """The lines of each room: of the files that match one of its patterns, generated ones left out.
+
+    A room may have other `rooms` in place of `files`: it is these together.
+    """
+    own = {
+        room: [each for other in about.get("rooms", [room]) for each in rooms[other]["files"]]
         for room, about in rooms.items()
+    }
+    return {
+        room: sum(count for name, count in lines.items() if _in(name, files) and not _in(name, generated))
+        for room, files in own.items()
     }
 
 

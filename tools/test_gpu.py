@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import time
@@ -29,8 +30,15 @@ NEEDED = ("pytest", "xdist", "pytest_timeout", "nbval", "hypothesis")
 MAY_BE_SKIPPED = re.compile(r"second GPU|cuDNN")
 MEMORY = 8 << 30  # bytes of a GPU for each process that runs tests
 MOST_PROCESSES = 12
-PACKAGES = ("nncourse/**/*", "nnclassroom/**/*", "cuda_on_cpu/**/*")
-SOURCES = (*PACKAGES, "tests/**/*", "benchmarks/**/*", "datasets/*", "notebooks/*.ipynb", "conftest.py")
+PACKAGES = runpy.run_path(str(ROOT / "nncourse" / "language.py"))["PACKAGES"]
+SOURCES = (
+    *(f"{name}/**/*" for name in PACKAGES),
+    "tests/**/*",
+    "benchmarks/**/*",
+    "datasets/*",
+    "notebooks/*.ipynb",
+    "conftest.py",
+)
 ANSWERS = "tests/test_timed_answers.py"
 
 

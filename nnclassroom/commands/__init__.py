@@ -1,7 +1,8 @@
 """The command line. A mistake is one line on stderr, and status 2.
 
-Each command is a file here, with add_options(parser) and run(options), imported when the command is given. The
-handout's C program took --train and --test; its two command lines work here as they stand.
+Each command is a module with add_options(parser) and run(options), imported when the command is given: a file here, or
+an entry point of a package that may be missing. The handout's C program took --train and --test; its two command lines
+work here as they stand.
 """
 
 import os
@@ -9,6 +10,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 
 from nnclassroom.arguments import Parser
 from nncourse import __version__
@@ -20,17 +23,25 @@ COMMANDS = {
     "train": "train a network and save it",
     "test": "test a saved network",
     "check": "check kernels against the reference",
-    "time": "time kernels beside this machine's limits",
-    "progress": "which exercises of the notebooks are done",
-    "report": "one HTML page to hand in: progress, kernels, speedup, results",
-    "experiment": "the thesis's experiment: on a CPU, on one GPU and on several",
-    "submit": "pack your kept kernels in one file to hand in",
-    "take": "keep here what you have packed on another machine",
-    "update": "bring a new hand-out into your copy; your own work stays",
-    "handout": "for instructors: one .zip for students",
+    "time": "time kernels and compare them with this machine's limits",
+    "progress": "show which exercises are done",
+    "report": "write one HTML page to hand in: progress, kernels, speedup, results",
+    "experiment": "repeat the thesis's experiment: on a CPU, on one GPU and on several",
+    "submit": "pack your kept kernels into one file to hand in",
+    "take": "import the kernels you packed with `submit` on another machine",
+    "update": "bring a new hand-out into your copy and keep your own work",
+    "handout": "for instructors: make one .zip for students",
     "grade": "for instructors: mark what a class handed in",
     "nbval": "for instructors: run notebooks from top to bottom, as a test",
-    "info": "devices, measured limits, versions",
+    "info": "show this machine's devices, limits and versions",
+}
+# In packages that may be missing: their entry points in pyproject.toml name the modules.
+GROUP = "nncourse.commands"
+ELSEWHERE = {
+    "experiment": "nnexperiment",
+    "grade": "nnmarking",
+    "handout": "nnmarking",
+    "time --network": "nnexperiment",
 }
 
 
@@ -65,7 +76,7 @@ def _parsed(arguments: list[str]) -> Namespace:
     for command, words in COMMANDS.items():
         added = commands.add_parser(command, help=words)
         if arguments[:1] == [command]:
-            module = import_module(f"nnclassroom.commands.{command}")
+            module = module_of(command)
             module.add_options(added)
             added.set_defaults(run=module.run, arguments=arguments, spellings=added._option_string_actions)
     options, unknown = parser.parse_known_args(arguments)
@@ -73,3 +84,17 @@ def _parsed(arguments: list[str]) -> Namespace:
         guess = nearest(unknown[0], options.spellings)
         raise CourseError(f"{unknown[0]!r} is not understood{guess} (see nncourse {arguments[0]} --help)")
     return options
+
+
+def module_of(command: str) -> ModuleType:
+    """The module of a command. CourseError for one whose package is missing here, or not registered."""
+    from importlib.metadata import entry_points  # here: few commands need it, and it is slow
+
+    package = ELSEWHERE.get(command)
+    if package is None:
+        return import_module(f"nnclassroom.commands.{command}")
+    if not find_spec(package):
+        raise CourseError(f"{command} needs the package {package}, which is missing here: install the whole course")
+    for found in entry_points(group=GROUP, name=command.replace(" --", "-")):
+        return import_module(found.module)
+    raise CourseError(f"{command} is not registered in this environment, which is older: run make setup")

@@ -1,22 +1,33 @@
 """`nncourse check`: kernels against the reference."""
 
+from __future__ import annotations
+
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
 from nncourse.errors import refuse_unknown
+
+if TYPE_CHECKING:
+    from nncourse.kernels.kernel import Kernel
+    from nncourse.kernels.operation import Operation
 
 
 def add_options(parser: ArgumentParser) -> None:
     add_kernels(parser)
-    parser.add_argument("--emulate", action="store_true", help="CUDA kernels on the CPU emulator, even with a GPU")
+    parser.add_argument(
+        "--emulate", action="store_true", help="check CUDA kernels on the CPU emulator, even with a GPU"
+    )
 
 
 def add_kernels(parser: ArgumentParser) -> None:
     """The operation, or all, and its kernels, or all."""
-    parser.add_argument("operation", nargs="?")
-    parser.add_argument("--kernel", action="append", default=[], help="only this kernel")
+    parser.add_argument("operation", nargs="?", help="name of the operation (default: all operations of the networks)")
+    parser.add_argument(
+        "--kernel", action="append", default=[], help="name of a kernel to take alone; repeat it for several"
+    )
 
 
-def chosen(options: Namespace) -> list:
+def chosen(options: Namespace) -> list[Operation]:
     """The operation that the options name, else all operations of the networks."""
     from nnclassroom.exercises.catalogue import find
     from nncourse.catalogue import epochs, operations
@@ -46,7 +57,7 @@ def run(options: Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _why_not(kernel, emulate: bool) -> str:
+def _why_not(kernel: Kernel, emulate: bool) -> str:
     """Why a kernel cannot be checked on this machine; "" if it can. CUDA C runs on a GPU or on the emulator."""
     from cuda_on_cpu import emulate as emulator
     from nncourse import device

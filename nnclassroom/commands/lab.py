@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def add_options(parser: ArgumentParser) -> None:
-    words = "your copy of the notebooks (default: where it has been, or my_notebooks in the course's or home folder)"
+    words = "folder of your copy (default: the folder used before, or my_notebooks in the course's or home folder)"
     parser.add_argument("folder", type=Path, nargs="?", help=words)
 
 

@@ -7,8 +7,10 @@ LIMIT = 300  # seconds for a cell
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("notebooks", nargs="*", metavar="02", help="by number or name (default: all)")
-    parser.add_argument("--solve", default="", metavar="all", help="with these exercises solved: sigmoid, or all")
+    parser.add_argument("notebooks", nargs="*", metavar="02", help="notebooks to run, by number or name (default: all)")
+    parser.add_argument(
+        "--solve", default="", metavar="all", help="exercises to run solved, such as sigmoid, or all (default: none)"
+    )
 
 
 def run(options: Namespace) -> int:
@@ -20,20 +22,20 @@ def run(options: Namespace) -> int:
     from importlib.util import find_spec
 
     from nnclassroom import arguments
-    from nnclassroom.handing_out import handout
+    from nnclassroom.handing_out import notebook_files
     from nncourse import language
     from nncourse.errors import CourseError
 
     names = {
         path: (path.stem.partition("_")[0], path.stem)
-        for path in handout.notebooks(language.COURSE, language.current())
+        for path in notebook_files.notebooks(language.COURSE, language.current())
     }
     wanted = arguments.chosen("a notebook", ",".join(options.notebooks), names)
     if not find_spec("nbval"):
         raise CourseError("wanted pytest and nbval here: `make setup` installs them, elsewhere `pip install nbval`")
     with tempfile.TemporaryDirectory(prefix="nncourse-nbval-") as made:
         for path in wanted:
-            (Path(made) / path.name).write_bytes(handout.clean(path.read_bytes(), path.name))
+            (Path(made) / path.name).write_bytes(notebook_files.clean(path.read_bytes(), path.name))
         # This environment's kernel comes before those of the user's; nothing of a clone's own pytest is taken.
         kept = {"NNCOURSE_MY_KERNELS": str(Path(made) / "no_kernels")}
         environment = os.environ | kept | {"JUPYTER_PATH": str(Path(sys.prefix) / "share" / "jupyter")}

@@ -26,27 +26,37 @@ PATIENCE = 6.0  # seconds without a step
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of train and test."""
     parser.allow_abbrev = False
-    parser.add_argument("--dataset", required=True, help="a CSV file, or a name such as breast_cancer or mnist")
-    add_label(parser, "the column that the model was trained with, else the last")
-    parser.add_argument("--model", required=True, help="the model: .npz, or the C program's text by any other ending")
-    parser.add_argument("--backend", default="numpy", help="loops, numpy, numba, cupy or cuda (default numpy)")
+    parser.add_argument(
+        "--dataset", required=True, help="name of a data set, such as breast_cancer or mnist, or a CSV file"
+    )
+    add_label(parser, "the model's column, or otherwise the last")
+    parser.add_argument(
+        "--model", required=True, help="file of the model: .npz, or with any other ending the C program's text"
+    )
+    parser.add_argument(
+        "--backend", default="numpy", help="backend that computes: loops, numpy, numba, cupy or cuda (default numpy)"
+    )
     add_kernels(parser)
     parser.add_argument("--threads", type=whole, metavar="N", help=THREADS)
-    parser.add_argument("-v", "--verbose", action="store_true", help="show progress and the kernels that are used")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show the progress and the kernels in use")
     parser.add_argument(
-        "--processes", type=whole, metavar="K", help="so many share each batch, by MPI (default 1, or srun's number)"
+        "--processes",
+        type=whole,
+        metavar="K",
+        help="number of processes that share each batch, over MPI (default 1, or as many as srun started)",
     )
     parser.add_argument(
         "--patience",
         type=number,
         metavar="SECONDS",
-        help=f"a process that takes longer for a step, and longer than ever, has hung (default {PATIENCE:g})",
+        help="treat a process as hung when a step takes longer than this and longer than any step before it "
+        f"(default {PATIENCE:g})",
     )
 
 
 def add_label(parser: ArgumentParser, default: str) -> None:
     """Add the option that names the column of classes."""
-    what = "column of the CSV file with the classes, by its name or by its number, counted from 1"
+    what = "column of the CSV file with the classes, by name or by number, counted from 1"
     parser.add_argument("--label", metavar="NAME|NUMBER", help=f"{what} (default: {default})")
 
 
@@ -68,22 +78,31 @@ def say_notes(data: Dataset, group: Group) -> None:
 
 def add_kernels(parser: ArgumentParser) -> None:
     """Add the options that choose kernels of a backend."""
-    parser.add_argument("--use", action="append", default=[], metavar="OPERATION=KERNEL", help="dense_forward=tiled, …")
-    parser.add_argument("--mine", action="store_true", help="take your own kept kernels where there are some")
+    parser.add_argument(
+        "--use",
+        action="append",
+        default=[],
+        metavar="OPERATION=KERNEL",
+        help="kernel for an operation: dense_forward=tiled, …",
+    )
+    parser.add_argument("--mine", action="store_true", help="use your own kept kernels")
 
 
 def add_steps(parser: ArgumentParser) -> None:
     """Add the options of a training step, of train and time: the optimizer's, the activation and the cost."""
     add = parser.add_argument
-    add("--optimizer", help="how a step moves the parameters: sgd (default), adam, rmsprop or adagrad")
-    add("--momentum", type=number, help="of sgd, from 0 (default) up to 1: 0.9, for instance")
-    add("--beta", type=number, help="of rmsprop: how slowly its running mean fades (default 0.9)")
-    add("--beta1", type=number, help="of adam, for the gradients (default 0.9)")
-    add("--beta2", type=number, help="of adam, for their squares (default 0.999)")
-    add("--epsilon", type=number, help="added where an optimizer divides by a root (default 1e-8)")
-    add("--l2", type=number, help="weight decay λ, which is added to the gradient as λ W (default 0)")
-    add("--activation", help="of the hidden layers (default sigmoid), or one for each with weights: tanh,sigmoid")
-    add("--cost", help="mse (default), mae, binary_cross_entropy or categorical_cross_entropy")
+    add("--optimizer", help="optimizer of the training: sgd (default), adam, rmsprop or adagrad")
+    add("--momentum", type=number, help="momentum of sgd, from 0 (default) up to 1, such as 0.9")
+    add("--beta", type=number, help="decay of the running mean of rmsprop (default 0.9)")
+    add("--beta1", type=number, help="decay of adam's running mean of gradients (default 0.9)")
+    add("--beta2", type=number, help="decay of adam's running mean of squared gradients (default 0.999)")
+    add("--epsilon", type=number, help="number added before an optimizer divides by a root (default 1e-8)")
+    add("--l2", type=number, help="weight decay λ: λ W is added to the gradient (default 0)")
+    add(
+        "--activation",
+        help="activation of the hidden layers (default sigmoid), or one per layer with weights: tanh,sigmoid",
+    )
+    add("--cost", help="cost function: mse (default), mae, binary_cross_entropy or categorical_cross_entropy")
 
 
 def optimizer_of(options: Namespace) -> Optimizer:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, help="made, or brought up to date: what you typed there stays")
+    parser.add_argument(
+        "folder", type=Path, help="folder of your copy, to make or to update; your own work in it stays"
+    )
 
 
 def run(options: Namespace) -> int:

@@ -8,11 +8,15 @@ from nncourse.errors import refuse_unwritable
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--out", default="report.html", help="the page's file (default report.html)")
-    parser.add_argument("--name", default="", help="who hands it in")
-    parser.add_argument("--dataset", help="a CSV file or a name (default: the CC data, else their stand-in)")
+    parser.add_argument("--out", default="report.html", help="file for the page (default report.html)")
+    parser.add_argument("--name", default="", help="your name, for the page")
+    parser.add_argument(
+        "--dataset", help="name of a data set, or a CSV file (default: the CC data, or otherwise their stand-in)"
+    )
     networks.add_label(parser, "the last")
-    parser.add_argument("--epochs", type=int, default=100, help="of the training whose results are shown (default 100)")
+    parser.add_argument(
+        "--epochs", type=int, default=100, help="number of epochs of the training that the page shows (default 100)"
+    )
 
 
 def run(options: Namespace) -> int:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="ADA.ZIP", help="what `nncourse submit` wrote on the other machine")
+    parser.add_argument(
+        "file", type=Path, metavar="ADA.ZIP", help="file that `nncourse submit` wrote on the other machine"
+    )
 
 
 def run(options: Namespace) -> int:
-    from nnclassroom.marking import taking
+    from nnclassroom.handing_in import taking
 
     print("\n".join(taking.take(options.file)))
     return 0

@@ -1,9 +1,15 @@
 """`nncourse test`: a saved network's results on data."""
 
+from __future__ import annotations
+
 import functools
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from nnclassroom.commands import networks
+
+if TYPE_CHECKING:
+    from nncourse.parallel.launch.heartbeat import Heartbeat
 
 add_options = networks.add_options
 
@@ -12,7 +18,7 @@ def run(options: Namespace) -> int:
     return networks.together(options, test)
 
 
-def test(options: Namespace, heart) -> int:
+def test(options: Namespace, heart: Heartbeat | None) -> int:
     """Print cost and metrics; the exit status."""
     from nncourse import datasets
     from nncourse.model import files, metrics

@@ -1,13 +1,23 @@
 """`nncourse train`: train a network and save it."""
 
+from __future__ import annotations
+
 import math
 import sys
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nnclassroom.arguments import number, whole
 from nnclassroom.commands import networks
 from nncourse.errors import CourseError, refuse_unwritable
+
+if TYPE_CHECKING:
+    from nncourse.model.files import Model
+    from nncourse.model.network import Network
+    from nncourse.model.optimizers import Optimizer
+    from nncourse.parallel.launch.heartbeat import Heartbeat
 
 DEFAULTS = networks.DEFAULTS | {"initialiser": "xavier", "scaling": "standardization"}
 SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
@@ -16,26 +26,41 @@ SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or 
 def add_options(parser: ArgumentParser) -> None:
     networks.add_options(parser)
     add = parser.add_argument
-    add("--layers", help="inputs and neurons a layer: 30,60,10,1; for images image1x28x28,conv4x2same,pool4,128,10")
-    add("--dropout", type=number, help="behind each hidden dense layer, the share that is left out")
-    add("--epochs", type=whole, default=100, help="default 100")
-    add("--batch-size", "--batch_number", "--batch_size", type=whole, help="of all processes together (default 10)")
-    add("--learning-rate", "--learning_rate", type=number, help="default: the optimizer's usual one, 0.1 for sgd")
+    add("--layers", help="inputs and neurons per layer: 30,60,10,1; for images image1x28x28,conv4x2same,pool4,128,10")
+    add("--dropout", type=number, help="dropout rate after each hidden dense layer: the share of activations set to 0")
+    add("--epochs", type=whole, default=100, help="number of epochs (default 100)")
+    add(
+        "--batch-size",
+        "--batch_number",
+        "--batch_size",
+        type=whole,
+        help="number of samples per step, of all processes together (default 10)",
+    )
+    add(
+        "--learning-rate",
+        "--learning_rate",
+        type=number,
+        help="learning rate (default: the optimizer's usual one, 0.1 for sgd)",
+    )
     networks.add_steps(parser)
-    add("--schedule", help=f"of the learning rate: {SCHEDULES} (default constant)")
-    add("--initialiser", help="xavier (default), he, normal or uniform")
-    add("--scaling", help="none, normalization or standardization (default)")
-    add("--validation", type=number, default=0.0, help="share of the samples kept out of training")
-    add("--plan", help="how an epoch is computed: operations, recorded, … (default: the first that fits)")
-    add("--resume", metavar="MODEL", help="go on training this model with its own layers, scaling, optimizer and rates")
-    add("-s", "--seed", type=int, help="for the weights, the split and the order of samples (default 0)")
+    add("--schedule", help=f"schedule of the learning rate: {SCHEDULES} (default constant)")
+    add("--initialiser", help="distribution of the first weights: xavier (default), he, normal or uniform")
+    add("--scaling", help="scaling of the inputs: none, normalization or standardization (default)")
+    add("--validation", type=number, default=0.0, help="share of the samples kept out of training (default 0)")
+    add("--plan", help="plan that computes an epoch: operations, recorded, … (default: the first that fits)")
+    add(
+        "--resume",
+        metavar="MODEL",
+        help="model whose training to resume, with its own layers, scaling, optimizer and rates",
+    )
+    add("-s", "--seed", type=int, help="seed for the weights, the split and the order of samples (default 0)")
 
 
 def run(options: Namespace) -> int:
     return networks.together(options, train)
 
 
-def train(options: Namespace, heart) -> int:
+def train(options: Namespace, heart: Heartbeat | None) -> int:
     """Train and save; the exit status."""
     from nncourse import datasets, device, threads
     from nncourse.model import files, metrics, training
@@ -58,8 +83,9 @@ def train(options: Namespace, heart) -> int:
         "seed": seed,
     }
     backend = networks.backend_for(options)
-    sizes, label = {"inputs": network.sizes[0], "outputs": network.sizes[-1]}, networks.label_of(options, resumed)
-    group, data = networks.joined(backend.device, heart, lambda: datasets.load(options.dataset, **sizes, label=label))
+    load = partial(datasets.load, options.dataset, network.sizes[-1], network.sizes[0])
+    label = networks.label_of(options, resumed)
+    group, data = networks.joined(backend.device, heart, lambda: load(label=label))
     datasets.refuse_single_class(data)
     networks.say_notes(data, group)
     data, held_out = datasets.split(data, options.validation, seed) if options.validation else (data, None)
@@ -120,7 +146,7 @@ def train(options: Namespace, heart) -> int:
     return 130 if history.interrupted else 1 if history.stopped else 0
 
 
-def _network(options: Namespace, resumed, seed: int):
+def _network(options: Namespace, resumed: Model | None, seed: int) -> Network:
     """The resumed model's network, or a new one that the options describe."""
     from nncourse.model import words
     from nncourse.model.network import make_network, refuse_other_layers
@@ -146,7 +172,7 @@ def _chosen(options: Namespace, name: str) -> str:
     return DEFAULTS[name] if given is None else given
 
 
-def _optimizer(options: Namespace, resumed):
+def _optimizer(options: Namespace, resumed: Model | None) -> Optimizer:
     """The optimizer that the options ask for, or the resumed model's own one with its state."""
     if not resumed:
         return networks.optimizer_of(options)
@@ -156,7 +182,7 @@ def _optimizer(options: Namespace, resumed):
     return resumed.optimizer
 
 
-def _from(options: Namespace, name: str, resumed, default):
+def _from(options: Namespace, name: str, resumed: Model | None, default: Any) -> Any:
     """An option of training: as given, else from the resumed model, else the default."""
     if (given := getattr(options, name)) is not None:
         return given
@@ -166,7 +192,7 @@ def _from(options: Namespace, name: str, resumed, default):
     return known
 
 
-def _count_of(name: str, model) -> int:
+def _count_of(name: str, model: Model | None) -> int:
     """A whole number from the provenance of the resumed model, or 0."""
     count = model.provenance.get(name, 0) if model else 0
     if not isinstance(count, int) or count < 0:

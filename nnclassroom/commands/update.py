@@ -5,8 +5,8 @@ from pathlib import Path
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("handout", type=Path, help="the new .zip")
-    parser.add_argument("--folder", type=Path, default=Path(), help="your copy (default: this folder)")
+    parser.add_argument("handout", type=Path, help="new hand-out, a .zip file")
+    parser.add_argument("--folder", type=Path, default=Path(), help="folder of your copy (default: this folder)")
 
 
 def run(options: Namespace) -> int:

@@ -15,8 +15,9 @@ import numpy as np
 from cuda_on_cpu.requests import WARP, requests_of, sectors_of, spread
 from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nnclassroom import pages
-from nnclassroom.judge import check
-from nnclassroom.judge.tolerance import rounded_as
+from nnclassroom.judge.check import compare
+from nnclassroom.judge.run import out_of
+from nnclassroom.judge.tolerance import references_of, rounded_as
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.kernel import CudaKernel
 
@@ -116,17 +117,17 @@ def accesses(kernel: CudaKernel, *arguments) -> Accesses:
         raise CourseError(f"wanted a CUDA kernel, got {kernel}")
     operation = kernel.operation
     sizes = operation.sizes(*arguments)
-    references = check.references_of(operation, arguments)
+    references = references_of(operation, arguments)
     copies = (value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
     options: dict = {"record": (found := [])}
     if not operation.in_place:
-        options["out"] = check.out_of(operation, references)
+        options["out"] = out_of(operation, references)
     result = kernel(*copies, **options)
     if not found:
         raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
     which = ", ".join(filter(None, (kernel.name, kernel.whose)))
     title = f"{operation.name} ({which}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
-    fault = check.compare(rounded_as(operation, kernel), result, references, arguments)
+    fault = compare(rounded_as(operation, kernel), result, references, arguments)
     return Accesses(title, found[0], fault, operation.cuda_arrays)
 
 

@@ -27,7 +27,7 @@ from nnclassroom.figures import overheads
 from nnclassroom.figures.waits import SIDE
 from nnclassroom.formats import duration, times_as_fast
 from nnclassroom.recorded_words import in_words
-from nnclassroom.timing import networks as timing
+from nnclassroom.timing import network_records as timing
 
 LIBRARIES = "cudnn", "PyTorch", "cupy"
 STEP_WORDS = {  # of benchmarks/recorded.py

@@ -1,4 +1,4 @@
-"""Names of version 0.2 in a student's own cells, each with its replacement.
+"""Names of earlier versions in a student's own cells, each with its replacement.
 
 An update never rewrites a student's own cells. old_names.toml says where the old names are now.
 """
@@ -11,10 +11,11 @@ import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from nnclassroom.handing_out.handout import cell_hash, parsed
+from nnclassroom.handing_out.notebook_files import cell_hash, parsed
 from nncourse.backend import OLD_CHOICES
 from nncourse.errors import CourseError
 
@@ -76,7 +77,7 @@ def _statements(text: str) -> list[ast.stmt]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of \s in a string
                 statements = ast.parse(part).body
-                ast.unparse(statements)  # is as deep as what is done with them
+                ast.unparse(ast.Module(statements, []))  # is as deep as what is done with them
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # what a cell may hold that is not Python
             continue
         found += statements
@@ -108,11 +109,11 @@ def _in_call(call: ast.Call) -> Iterator[tuple[str, str]]:
         yield ast.unparse(call), f"{ast.unparse(new)}, after {imported}"
     name = getattr(function, "attr", getattr(function, "id", ""))
     for keyword in call.keywords:
-        if new := table()["arguments"].get(f"{name}.{keyword.arg}"):
+        if today_called := table()["arguments"].get(f"{name}.{keyword.arg}"):
             value = ast.unparse(keyword.value)
             if name == "choose":  # a kernel of a whole epoch is a plan now
                 value = {f"{old!r}": f"{plan!r}" for old, plan in OLD_CHOICES.items()}.get(value, value)
-            written = new.format(value) if "{" in new else f"{new}={value}"
+            written = today_called.format(value) if "{" in today_called else f"{today_called}={value}"
             yield f"{name}(…, {keyword.arg}={value})", written if "(…" in written else f"{name}(…, {written})"
 
 
@@ -125,6 +126,8 @@ def today(module: str, name: str) -> tuple[str, str]:
         home, new = moved, name
     else:
         return module, name
+    if not find_spec(home.partition(".")[0]):  # an instructor's package, which is missing here
+        return home, new
     for door in map(import_module, DOORS):
         public = new in getattr(door, "__all__", ())
         if public and getattr(door, new) is getattr(import_module(home), new, None):
@@ -134,7 +137,7 @@ def today(module: str, name: str) -> tuple[str, str]:
 
 @cache
 def table() -> dict[str, dict[str, str]]:
-    """Modules, names and arguments of version 0.2, with those of today."""
+    """Modules, names and arguments of earlier versions, with those of today."""
     found = tomllib.loads(Path(__file__).with_name("old_names.toml").read_text("utf-8"))
     for kind, packages in found.pop("same").items():
         for old, homes in packages.items():

@@ -18,13 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from nnclassroom.handing_out import old_names, update
-from nnclassroom.handing_out.handout import MANIFEST, cell_hashes, clean, manifest_of, parsed
-from nnclassroom.handing_out.repository import COPY, copy_name
+from nnclassroom.handing_out.notebook_files import MANIFEST, cell_hashes, clean, manifest_of, parsed
 from nncourse.errors import CourseError, reason_of
 from nncourse.language import ENGLISH, SHIPPED
 
 NOTEBOOKS = "notebooks"
+COPY, COPIES = "my_notebooks", {"es": "mis_cuadernos"}  # folders of a student's copy, in English and other languages
 Files = dict[str, bytes]  # notebooks by their names
+
+
+def copy_name(language: str) -> str:
+    """The folder of a student's copy of the notebooks in this language."""
+    return COPY if language == ENGLISH else COPIES.get(language, f"{COPY}_{language}")
 
 
 def folder_of(root: Path, language: str = ENGLISH) -> Path:

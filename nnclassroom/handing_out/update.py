@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nnclassroom.handing_out import moved_cells, old_names
-from nnclassroom.handing_out.handout import MANIFEST, cell_hash, give_ids, language_info, parsed, to_bytes
+from nnclassroom.handing_out.notebook_files import MANIFEST, cell_hash, give_ids, language_info, parsed, to_bytes
 from nncourse.errors import CourseError, decoded, reason_of, write_atomically
 
 BACKUPS = "backups"
@@ -52,6 +52,9 @@ def update(handout: Path, folder: Path) -> list[str]:
 
 class FileLine(str):
     """The line for a file that is new or was updated, if there is nothing else to say about it."""
+
+    name: str
+    is_new: bool
 
     def __new__(cls, name: str, is_new: bool) -> "FileLine":
         line = super().__new__(cls, f"new: {name}" if is_new else f"updated {name}")
@@ -287,7 +290,7 @@ def _merged_notebook(copy: _Copy, name: str, content: bytes, is_new: bool) -> tu
     mine.cells, mine.nbformat_minor = cells, max(mine.nbformat_minor, new.nbformat_minor)
     if mine.metadata.get("language_info") == {"name": "python"}:  # of a copy that was not yet opened
         mine.metadata["language_info"] = language_info()
-    line = FileLine(name, is_new)
+    line: str = FileLine(name, is_new)
     if conflicts:
         line = f"{line}; in {len(conflicts)} cells both yours and the course's new text stand"
     return to_bytes(mine), line

@@ -29,9 +29,10 @@ from nnclassroom.judge import answer_process, limits
 from nnclassroom.judge.answer_process.messages import about_array, packed, unpacked
 from nnclassroom.judge.answer_process.results import LONGEST_TEXT, said_of
 from nnclassroom.judge.answer_process.talk import MOST_MESSAGE
-from nnclassroom.judge.check import BROKEN_OFF, Returned, judge, raised
+from nnclassroom.judge.check import judge
 from nnclassroom.judge.forbidden_python import forbidden, imports_the_course
 from nnclassroom.judge.python_text import lines, tree
+from nnclassroom.judge.run import BROKEN_OFF, Returned, raised
 from nnclassroom.judge.verdict import RIGHT, Case, Fault, Verdict
 from nncourse import device as devices
 from nncourse.errors import CourseError, printable
@@ -83,7 +84,8 @@ def check_text(
             return Verdict(operation.name, name, process.building.kind, process.building.facts)
         verdict = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", seed)
         if verdict:
-            return process.noted(verdict, seed)
+            noted: Verdict = process.noted(verdict, seed)
+            return noted
     case = verdict.case
     if verdict.kind == "wrong value" and case is not None and process.calls > 1:
         with process_of(operation, name, text, seconds, sandbox) as process:

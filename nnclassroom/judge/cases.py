@@ -96,10 +96,8 @@ def cases(operation: Operation, seed: int | None = None, fixed: int = 0) -> Iter
     fixed: the threads of a launch that does not grow with the sizes. Larger sizes show whether its threads loop.
     """
     rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
-    tried, usual = operation.trial.sizes_to_check, next(iter(operation.trial.sizes_to_check), None)
-    given = usual is not None
-    if usual is None:
-        tried, usual = usual_sizes(operation)
+    own = operation.trial.sizes_to_check
+    given, (tried, usual) = bool(own), (own, own[0]) if own else usual_sizes(operation)
     turn = count()
     make = partial(make_case, operation, rng=rng, decided=True)
     for number, sizes in enumerate(tried):
@@ -113,9 +111,9 @@ def cases(operation: Operation, seed: int | None = None, fixed: int = 0) -> Iter
         for position, values in enumerate(KINDS[kind]):
             sizes = _sizes_for(operation, usual, values, given)
             yield make(sizes, values, axes=position, position=position // 2, turn=next(turn))
-        wide = _beyond_one_block(operation, tried, fixed)
-        for position, values in enumerate(BEYOND_ONE_BLOCK.get(kind, ()) if wide else ()):
-            yield make(wide, values, axes=position, position=int(rng.integers(12)), turn=next(turn))
+        if wide := _beyond_one_block(operation, tried, fixed):
+            for position, values in enumerate(BEYOND_ONE_BLOCK.get(kind, ())):
+                yield make(wide, values, axes=position, position=int(rng.integers(12)), turn=next(turn))
     yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
     most = max(ABOVE_16_BITS, fixed)
     for sizes in operation.trial.large_sizes if given else large_sizes(operation, rng, most):
@@ -347,7 +345,7 @@ def _scalar(rng: np.random.Generator, number: int, kind: str) -> float:
 
 def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Generator) -> np.ndarray:
     """Float32 values of one kind. Only the chosen argument gets an infinity, so that the reference is seldom NaN."""
-    values = rng.standard_normal(shape).astype(np.float32)
+    values: np.ndarray = rng.standard_normal(shape).astype(np.float32)
     match kind:
         case "zeros":
             values[...] = 0

@@ -14,8 +14,8 @@ import numpy as np
 from nnclassroom.judge.answer import EndedError, TextProcess, array_from, most_bytes, process_of
 from nnclassroom.judge.answer_process.messages import about_array
 from nnclassroom.judge.cases import cases
-from nnclassroom.judge.check import BROKEN_OFF, Returned
 from nnclassroom.judge.group_operation import GroupOperation, member_arguments, together, world_of
+from nnclassroom.judge.run import BROKEN_OFF, Returned
 from nnclassroom.judge.verdict import Case, Fault, Verdict
 from nncourse.parallel.simulation.faults import ExchangeError
 from nncourse.parallel.simulation.world import MEETINGS, World

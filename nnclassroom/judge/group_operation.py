@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from nnclassroom.judge.answer_process.results import said_of
-from nnclassroom.judge.check import BROKEN_OFF, Returned, Runner, count_fault, form_fault, raised, returned, runner
+from nnclassroom.judge.compare import count_fault, form_fault
+from nnclassroom.judge.run import BROKEN_OFF, Returned, Runner, raised, returned, runner
 from nnclassroom.judge.verdict import Case, Fault
 from nncourse.errors import CourseError
 from nncourse.kernels.contract import Argument
@@ -159,8 +160,9 @@ def together(
             return Fault(fault.kind, {**fault.facts, "rank": rank})
     arrays: dict[str, np.ndarray] = {}
     for number, (named, shape) in enumerate(zip(operation.results, shapes, strict=True)):
-        rows = [_elements(named, number, member) for member in members]
-        if not all(row is not None and row.shape == shape and row.dtype == named.dtype for row in rows):
+        found = [_elements(named, number, member) for member in members]
+        rows = [row for row in found if row is not None and row.shape == shape and row.dtype == named.dtype]
+        if len(rows) < len(members):
             return BROKEN_OFF
         arrays[named.name] = np.stack(rows)
     meetings = [event.kind for event in world.events if event.rank == 0 and event.kind in MEETINGS]

@@ -2,7 +2,7 @@
 
 STATE_WORDS = {"right": "right", "wrong": "wrong", "open": "open", "missing": "missing", "not asked": "not asked"}
 KIND_WORDS = {
-    # of Python, CUDA C and networks: nnclassroom/judge/verdict.py
+    # of Python, CUDA C and networks: nnclassroom/judge/words.py
     "wrong value": "wrong value",
     "not in place": "not in place",
     "nothing": "nothing",

@@ -27,8 +27,8 @@ SYSTEM = ("/dev/null", "/dev/random", "/dev/urandom", "/sys/devices/system", "/p
 OF_A_GPU = ("/proc", "/sys", "/etc", "/run/nvidia-persistenced")
 NAMED = ("CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH")  # variables that name folders
 # The environment may hold secrets: only variables that begin so are passed on.
-PASSED = (*sandbox.PASSED, "HOME", "TMPDIR", "TZ", "LC_", "PYTHON", "NNCOURSE", "CUDA", "CUPY", "NVIDIA", "OMP", "KMP")
-PASSED += ("OPENBLAS", "MKL", "NUMBA", "CONDA", "LD_", "SLURM_CPUS")
+LIBRARIES = ("PYTHON", "CUDA", "CUPY", "NVIDIA", "OMP", "KMP", "OPENBLAS", "MKL", "NUMBA", "CONDA", "LD_")
+PASSED = (*sandbox.PASSED, *LIBRARIES, "HOME", "TMPDIR", "TZ", "LC_", "NNCOURSE", "SLURM_CPUS")
 
 
 def confined() -> bool:
@@ -100,5 +100,5 @@ def _without(folder: Path, hidden: list[Path]) -> Iterator[Path]:
 
 
 @functools.cache
-def _compiled() -> tempfile.TemporaryDirectory:
+def _compiled() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="nncourse-")

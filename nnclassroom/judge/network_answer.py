@@ -8,8 +8,8 @@ import numpy as np
 
 from nnclassroom.judge.answer import TextProcess, process_of
 from nnclassroom.judge.answer_process.messages import about_array
-from nnclassroom.judge.check import Returned
 from nnclassroom.judge.network_operation import NAMES, OPERATIONS, Asked, NetworkOperation, collected, listed, lists
+from nnclassroom.judge.run import Returned
 from nnclassroom.judge.verdict import Case, Fault
 from nncourse.errors import CourseError
 
@@ -56,7 +56,7 @@ class NetworkProcess(TextProcess):
         fault = super()._raised(said)
         if fault.kind == "name" and (meant := [name for name in OPERATIONS if f"'{name}'" in said["text"]]):
             return Fault("forbidden", said | {"said": f"there is no {meant[0]} here: ask k for it, k.{meant[0]}(…)"})
-        return Fault(fault.kind, fault.facts | {"source": said["source"]}) if fault.kind == "forbidden" else fault
+        return Fault(fault.kind, {**fault.facts, "source": said["source"]}) if fault.kind == "forbidden" else fault
 
     def _ask(self, target: Any, name: str, arguments: list[Any], named: Mapping[str, Any]) -> Any:
         if named:

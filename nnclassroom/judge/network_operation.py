@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from nnclassroom.judge.answer_process.results import said_of
-from nnclassroom.judge.check import BROKEN_OFF, Returned, Runner, place_of, raised, runner
+from nnclassroom.judge.compare import place_of
+from nnclassroom.judge.run import BROKEN_OFF, Returned, Runner, raised, runner
 from nnclassroom.judge.verdict import Case, Fault
 from nncourse.errors import CourseError
 from nncourse.kernels import activations, backpropagation, cost, dense, update

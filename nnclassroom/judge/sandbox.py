@@ -19,7 +19,7 @@ TEMPORARY = 256 << 20  # bytes of /tmp, and of /dev/shm
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # on most systems links into /usr
 SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives")  # the places of libraries; the compiler that g++ means
 # The environment may hold secrets: only these variables are passed on.
-PASSED = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CXX")
+PASSED: tuple[str, ...] = ("PATH", "LANG", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CXX")
 PASSED += ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 # Last, since bwrap makes mount points there for every mount. For root /proc/sys would otherwise be writable.
 LAST = ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/", "--")

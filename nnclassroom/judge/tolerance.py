@@ -71,7 +71,7 @@ def _roundings(operation: Operation, named: Argument, arguments: tuple[Any, ...]
         result = dict(zip(operation.results, operation.shapes.result_shapes(arguments, sizes), strict=True))[named]
         return operation.flops(**sizes) / max(prod(result), 1)
     of_arrays = {dim.lstrip("*") for argument in operation.arguments for dim in argument.dims}
-    return 2.0 * prod(sizes[name] for name in of_arrays.difference(dim.lstrip("*") for dim in named.dims))
+    return float(2 * prod(sizes[name] for name in of_arrays.difference(dim.lstrip("*") for dim in named.dims)))
 
 
 def by_result(operation: Operation, values: Any) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
 from cuda_on_cpu.processes import Child, conversation, empty, to_parent, written_to
 from nncourse.errors import CourseError
@@ -24,7 +25,7 @@ class WorkerError(CourseError):
     `kind` is "crash" or "time limit", and `facts` are the numbers in the message.
     """
 
-    def __init__(self, message: str, kind: str, **facts):
+    def __init__(self, message: str, kind: str, **facts: Any):
         super().__init__(message)
         self.kind, self.facts = kind, facts
 
@@ -32,10 +33,10 @@ class WorkerError(CourseError):
 class Worker:
     """A child that calls functions. It starts at the first call, and again after it has ended."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._child = functools.lru_cache(maxsize=1)(_started)
 
-    def call(self, function: Callable, *arguments, seconds: float, quiet: bool = False):
+    def call(self, function: Callable[..., Any], *arguments: Any, seconds: float, quiet: bool = False) -> Any:
         """Return function(*arguments), computed in the child; its output is printed here, shortened, unless `quiet`.
 
         The function is pickled by module and name; arguments and result are pickled by value. An exception that it
@@ -64,7 +65,7 @@ def _started(pid: int) -> Child:
     return Child(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
 
 
-def _ask(child: Child, function: Callable, arguments: tuple, seconds: float) -> tuple:
+def _ask(child: Child, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Any:
     """The worker's answer: the result, the exception if one was raised, and the printed text."""
     try:
         child.connection.send((function, arguments, seconds))
@@ -93,6 +94,7 @@ def _serve() -> None:
                 return
             # A parent that was killed cannot end an endless loop, so this process ends itself.
             faulthandler.dump_traceback_later(seconds + 10, exit=True)
+            answer: tuple[Any, Exception | None]
             try:
                 answer = function(*arguments), None
             except Exception as error:

@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from typing import Any
 
 from cuda_on_cpu.source import has_empty_kernel
 from cuda_on_cpu.text import CudaSource
@@ -26,7 +27,7 @@ def parsed(line: str) -> argparse.Namespace:
         raise CourseError(f"%%cuda: {error}; wanted {USAGE}") from None
 
 
-def launch_options(operation: Operation, options: argparse.Namespace) -> dict:
+def launch_options(operation: Operation, options: argparse.Namespace) -> dict[str, Any]:
     """The options for CudaKernel: from the line, else from the package's kernel of the same name, else block 256.
 
     Raises CourseError for a block or tile that is not positive integers.

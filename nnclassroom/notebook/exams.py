@@ -204,7 +204,7 @@ def _refuse_wrong_sample(operation: Operation, sample: dict[str, Any], what: str
         raise CourseError(f"{what}: its sample {sample['arguments']} says {sample['result']}, its reference {found}")
 
 
-def arguments_of(operation: Operation, values: list, floats: type = np.float32) -> list:
+def arguments_of(operation: Operation, values: list[Any], floats: type = np.float32) -> list[Any]:
     """A sample's arguments as a kernel takes them."""
     pairs = zip(operation.arguments, values, strict=True)
     kinds = {"int": np.int32, "float": floats}

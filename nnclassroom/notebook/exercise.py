@@ -14,6 +14,7 @@ import html
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cuda_on_cpu.nvrtc import warnings as compiler_warnings
 from cuda_on_cpu.nvrtc import why_no_nvrtc
@@ -74,7 +75,7 @@ class Answer:
     kernel: Kernel
     attempt: Kernel
     outcome: Outcome
-    case: tuple | None = None
+    case: tuple[Any, ...] | None = None
 
     def __call__(self, *arguments):
         return self.kernel(*arguments)
@@ -83,7 +84,7 @@ class Answer:
         return f"{self.kernel.operation.name} ({self.kernel.name}) from {self.kernel.where}"
 
 
-def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
+def exercise(operation: str, kernel: str) -> Callable[[Callable[..., Any]], Answer]:
     """Decorator for the student's kernel of an operation: it is checked, timed and kept.
 
     operation: its name.
@@ -102,7 +103,7 @@ def exercise(operation: str, kernel: str) -> Callable[[Callable], Answer]:
     chosen = find(operation)
     refuse_unknown("a kernel", kernel, chosen.python_devices)
 
-    def answer(function: Callable) -> Answer:
+    def answer(function: Callable[..., Any]) -> Answer:
         text = python_cell.text_of(function, chosen.name)
         return _answer(chosen, kernel, text, python_cell.is_empty(text))
 
@@ -118,7 +119,7 @@ def cuda(line: str, body: str) -> Answer:
     return _answer(operation, options.kernel, text, cuda_cell.is_empty(text), launch)
 
 
-def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: dict | None = None) -> Answer:
+def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: dict[str, Any] | None = None) -> Answer:
     """Check the text, keep it if it is right, display the outcome."""
     with waiting(f"{operation.name} ({name}): checking") as line:
         answer = _judged_and_kept(operation, name, text, is_open, launch, line)
@@ -130,7 +131,7 @@ def _answer(operation: Operation, name: str, text: str, is_open: bool, launch: d
 
 
 def _judged_and_kept(
-    operation: Operation, name: str, text: str | None, is_open: bool, launch: dict | None, line: Line
+    operation: Operation, name: str, text: str | None, is_open: bool, launch: dict[str, Any] | None, line: Line
 ) -> Answer:
     """The answer; a right one is timed and kept. The line says what is being done."""
     course = _course_kernel(operation, name, cuda=bool(launch))
@@ -177,7 +178,7 @@ def _judged_and_kept(
 
 
 def judged(
-    operation: Operation, name: str, text: str | None, launch: dict | None
+    operation: Operation, name: str, text: str | None, launch: dict[str, Any] | None
 ) -> tuple[Kernel | None, Verdict | None]:
     """The kernel, and the verdict of its check; both None for a stub that raises NotImplementedError.
 
@@ -197,7 +198,7 @@ def judged(
 
 
 def timed(
-    operation: Operation, name: str, text: str | None, launch: dict | None, kernel: Kernel
+    operation: Operation, name: str, text: str | None, launch: dict[str, Any] | None, kernel: Kernel
 ) -> tuple[timing.Table | None, list[str]]:
     """The table of times and notes. The table is None if the operation is not timed or its device is missing."""
     notes: list[str] = []

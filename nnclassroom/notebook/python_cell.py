@@ -9,6 +9,7 @@ import linecache
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
+from typing import Any
 
 from nnclassroom.judge.python_text import lines, tree
 from nnclassroom.pages import running_ipython
@@ -40,7 +41,7 @@ class CellMagic:
     body: str
 
 
-def text_of(function: Callable, name: str) -> str:
+def text_of(function: Callable[..., Any], name: str) -> str:
     """The function's source. Decorators become comments, so that line numbers stay; it also gets the name `name`.
 
     Raises CourseError if there is no readable `def`.

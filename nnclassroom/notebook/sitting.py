@@ -30,7 +30,7 @@ FOLDER = "my_kernels"  # beside the questions, apart from the course's kernels
 LIMIT = 60.0  # seconds for the form and the examples
 
 
-def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable]:
+def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable[..., Any]]:
     """The decorator `exercise` of this examination, to which %%cuda in the notebook then belongs too.
 
     Raises CourseError if the file with the questions cannot be read.
@@ -42,11 +42,11 @@ def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable]:
     exams.asked(text)
     folder = Path(file).absolute().parent / FOLDER
 
-    def exercise(operation: str, kernel: str) -> Callable:
+    def exercise(operation: str, kernel: str) -> Callable[..., Any]:
         exams.question(text, operation, kernel)
         refuse_unknown("a kernel", kernel, kept_kernels.PYTHON_DEVICES)
 
-        def answer(function: Callable) -> Callable:
+        def answer(function: Callable[..., Any]) -> Callable[..., Any]:
             print(keep(folder, text, operation, kernel, python_cell.text_of(function, operation)))
             return function
 
@@ -107,7 +107,7 @@ def _clock(folder: Path, minutes: float) -> str:
     return f"\nYou began at {began}: {left:.0f} of {minutes:g} minutes are left."
 
 
-def examined(questions: str, name: str, kernel: str, text: str, launch: dict | None) -> str:
+def examined(questions: str, name: str, kernel: str, text: str, launch: dict[str, Any] | None) -> str:
     """In the worker: build the kernel and try the examples. Returns what is wrong with the first that fails, or "".
 
     Raises CourseError if the form of the text is wrong.

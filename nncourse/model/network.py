@@ -178,7 +178,7 @@ def _inputs_of(first: Layer) -> Shape:
 
 
 def make_network(
-    sizes: str | Sequence[int | str],
+    sizes: str | Sequence[int | str | words.Word],
     activation: str | Sequence[str] = "sigmoid",
     cost: str = "mse",
     initialiser: str = "xavier",

@@ -10,7 +10,14 @@ from .units import Unit
 from .words import Words
 
 COMMON = "common"  # the catalogue of what occurs in several
-DOCUMENTS = ("README.md", "docs/*.md", "slurm/README.md", "datasets/README.md", "benchmarks/README.md")
+DOCUMENTS = (  # what students and instructors read; pages for contributors stay English
+    "README.md",
+    *(f"docs/{name}.md" for name in ("command-line", "install", "instructors", "answers", "jupyterhub", "marking")),
+    *(f"docs/{name}.md" for name in ("report", "speed", "training")),
+    "slurm/README.md",
+    "datasets/README.md",
+    "benchmarks/README.md",
+)
 BOOK = "book/words.py"  # what the web book says itself
 
 

@@ -15,6 +15,7 @@ import os
 import struct
 import sys
 from collections.abc import Collection, Iterable
+from typing import Any
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls of Landlock, on all architectures
 VERSION, PATH_BENEATH = 1, 1
@@ -131,7 +132,7 @@ def _drop_capabilities() -> None:
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice
     if library.capget(header, sets) == 0:
         kept = sets[1] & 1 << CAP_DAC_READ_SEARCH
-        sets[:] = (kept, kept, 0, 0, 0, 0)
+        sets[:] = [kept, kept, 0, 0, 0, 0]
         if library.capset(header, sets) == 0:
             return
     raise OSError(ctypes.get_errno(), "capset")
@@ -208,10 +209,10 @@ def _version() -> int:
         return 0
 
 
-def _called(number: int, *arguments) -> int:
+def _called(number: int, *arguments: Any) -> int:
     """A system call's result. Raises OSError."""
     call = ctypes.CDLL(None, use_errno=True).syscall
-    result = call(
+    result: int = call(
         ctypes.c_long(number), *(ctypes.c_long(each) if isinstance(each, int) else each for each in arguments)
     )
     if result < 0:

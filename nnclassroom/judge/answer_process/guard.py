@@ -7,11 +7,12 @@ interpreter can reach all others in it: the limits themselves are the operating 
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 STARTS = ("subprocess.", "os.system", "os.fork", "os.exec", "os.posix_spawn", "os.spawn", "pty.", "os.startfile")
-CHANGES = ("os.kill", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate")
-CHANGES += ("os.chmod", "os.chown", "os.utime", "os.putenv", "os.unsetenv", "shutil.", "socket.", "signal.")
-CHANGES += ("ctypes.", "sys.settrace", "sys.setprofile", "resource.setrlimit")
+OF_FILES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "shutil.")
+OF_RIGHTS = ("os.chmod", "os.chown", "os.utime", "os.putenv", "os.unsetenv", "resource.setrlimit")
+CHANGES = (*OF_FILES, *OF_RIGHTS, "os.kill", "socket.", "signal.", "ctypes.", "sys.settrace", "sys.setprofile")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -48,7 +49,7 @@ def guard(course: list[str], own: list[str], readable: list[str], libraries: boo
         if name.partition(".")[0] in course:
             refuse(name)
 
-    def opens(path, flags: int) -> None:
+    def opens(path: object, flags: int) -> None:
         if not isinstance(path, (str, bytes)):
             return
         real = real_path(decoded(path))
@@ -59,7 +60,7 @@ def guard(course: list[str], own: list[str], readable: list[str], libraries: boo
         if not (libraries or real.startswith(folders)):
             raise RefusedFileError(f"{real}: refused for a kernel")
 
-    def hook(event: str, arguments: tuple) -> None:
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
             opens(path, flags or 0)

@@ -17,17 +17,21 @@ import signal
 import sys
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
+from typing import Any
 
 import numpy as np
 
 from . import confinement
 from .guard import guard
-from .messages import about_array, packed, unpacked
+from .messages import Message, about_array, packed, unpacked
 from .results import SENTINEL, UNWRITTEN, described, is_locked, line_of, said_of
 from .talk import Remote, Talk
+
+Function = Callable[..., Any]
+Refused = Callable[[], str]
 
 LAZY_ANNOTATIONS = __future__.annotations.compiler_flag  # names in type hints need not be known
 LONGEST_PRINT = 20_000  # characters of output
@@ -41,10 +45,10 @@ class NoFunctionError(NameError):
     """The text does not define the wanted function."""
 
 
-def _filled(make):
+def _filled(make: Function) -> Function:
     """np.empty or a similar function, with elements that show when they are read before they are written."""
 
-    def empty(*arguments, **options):
+    def empty(*arguments: Any, **options: Any) -> Any:
         array = make(*arguments, **options)
         if array.dtype.kind in "fc":
             array.fill(UNWRITTEN)
@@ -55,14 +59,14 @@ def _filled(make):
     return empty
 
 
-def function_of(start: dict, xp):
+def function_of(start: Message, xp: Any) -> Function:
     """The function that the text defines, compiled by Numba if the exercise is for Numba."""
     if start["judged"] and not start["jit"]:
         for module in {np, xp}:
             module.empty, module.empty_like = _filled(module.empty), _filled(module.empty_like)
     namespace = {"__name__": "__main__", "xp": xp} | ({} if start["without_np"] else {"np": np})
     exec(compile(start["text"], start["file"], "exec", LAZY_ANNOTATIONS), namespace)
-    function = namespace.get(start["operation"])
+    function: Function | None = namespace.get(start["operation"])
     if not callable(function):
         raise NoFunctionError(f"wanted a function {start['operation']}, found none")
     if start["jit"]:
@@ -78,13 +82,13 @@ def run(talk: Talk) -> None:
     start, _ = talk.receive()
     warnings.simplefilter("ignore")  # PYTHONWARNINGS=error must not turn a docstring with \sigma into an error
     talk.file = start["file"]
-    earlier: list = []
+    earlier: list[Any] = []
     xp, seconds = _imported(start)
     _limit(start)
     if start["confined"]:
         confinement.confine(confinement.ruleset(start["readable"], start["writable"]), xp is not np)
     _hide(start)
-    refused = str
+    refused: Refused = str
     if start["judged"]:
         libraries = bool(start["jit"]) or xp is not np
         refused = guard(start["course"], start["hidden"], start["readable"], libraries)
@@ -108,7 +112,7 @@ def run(talk: Talk) -> None:
         talk.send(*_answer(function, values, call, earlier, xp, refused, talk.file))
 
 
-def _imported(start: dict) -> tuple:
+def _imported(start: Message) -> tuple[Any, Function | None]:
     """np or cupy, and what measures the seconds of a call, if this process measures; it then judges nothing."""
     xp = importlib.import_module(start["xp"])
     if start["judged"]:
@@ -118,7 +122,7 @@ def _imported(start: dict) -> tuple:
     return xp, seconds
 
 
-def _hide(start: dict) -> None:
+def _hide(start: Message) -> None:
     """A text must compute the same wherever it runs: it finds no sign of the judge by any name."""
     sys.argv[:], sys.orig_argv[:] = start["argv"], start["argv"]
     for name in [name for name in os.environ if name.startswith(("NNCOURSE", "PYTEST"))]:
@@ -130,8 +134,8 @@ def _hide(start: dict) -> None:
 
 
 def _answer(
-    function, values: list, call: dict, earlier: list, xp, refused: Callable, file: str
-) -> tuple[dict, list[bytes]]:
+    function: Function, values: list[Any], call: Message, earlier: list[Any], xp: Any, refused: Refused, file: str
+) -> tuple[Message, list[bytes]]:
     """Call the function, whose text is this file; the message that says what came back."""
     listed = dict(zip(call["names"], values, strict=True))
     named = _spread(listed)
@@ -149,7 +153,7 @@ def _answer(
     except BaseException as error:  # a student's function may raise anything, SystemExit included
         raised = said_of(error) | {"line": line_of(error, file)}
         raised["cuda"] = type(error).__module__.startswith("cupy")
-    about: dict = {"refused": refused()}
+    about: Message = {"refused": refused()}
     if raised:
         return about | {"raised": raised, "printed": _printed()}, []
     several = type(result) is tuple and call["results"] > 1
@@ -177,15 +181,15 @@ def _answer(
     return about | {"printed": _printed()}, blocks
 
 
-def _spread(named: dict) -> dict:
+def _spread(named: Mapping[str, Any]) -> Message:
     """The arguments by name, with the elements of lists as W[0], W[1], …"""
-    spread = {}
+    spread: dict[str, Any] = {}
     for name, value in named.items():
         spread |= {f"{name}[{at}]": each for at, each in enumerate(value)} if type(value) is list else {name: value}
     return spread
 
 
-def _sent(value, arguments: dict, earlier: list, most: int, blocks: list[bytes], xp) -> dict:
+def _sent(value: Any, arguments: Message, earlier: list[Any], most: int, blocks: list[bytes], xp: Any) -> Message:
     """The description of a result, with its elements if they are not too many. `earlier` are those of other calls."""
     about = described(value, arguments, earlier, xp.ndarray)
     if about["what"] == "array" and value.nbytes <= most and value.dtype.kind in "fiub":
@@ -193,11 +197,11 @@ def _sent(value, arguments: dict, earlier: list, most: int, blocks: list[bytes],
     return about
 
 
-def _on_host(array) -> np.ndarray:
+def _on_host(array: Any) -> Any:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
-def _timed(function, values: list, xp, seconds: Callable, slow: float) -> dict:
+def _timed(function: Function, values: list[Any], xp: Any, seconds: Function, slow: float) -> Message:
     """The seconds of a call; one that is slower than `slow` is not repeated."""
     try:
         return {
@@ -211,7 +215,7 @@ def _timed(function, values: list, xp, seconds: Callable, slow: float) -> dict:
 # ---- the process
 
 
-def _limit(start: dict) -> None:
+def _limit(start: Message) -> None:
     """Limit memory and files, where the system can: a mistake must not make the machine swap."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
@@ -227,10 +231,10 @@ def _limit(start: dict) -> None:
 class Printed(io.TextIOBase):
     """Standard output that keeps the first LONGEST_PRINT characters and counts the others."""
 
-    def __init__(self):
-        self.parts, self.count = [], 0
+    def __init__(self) -> None:
+        self.parts, self.count = list[str](), 0
 
-    def write(self, text):
+    def write(self, text: str) -> int:
         if self.count < LONGEST_PRINT:
             self.parts.append(text[: LONGEST_PRINT - self.count])
         self.count += len(text)

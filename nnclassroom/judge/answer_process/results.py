@@ -1,16 +1,20 @@
 """What a call of an answer returned or raised, described without judging it."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from .messages import Message
 from .talk import Remote
 
 LONGEST_TEXT = 300  # characters of an exception
 # What fills new arrays while a text is judged: integers, and floats with the NaN of these bits, which arithmetic keeps.
 SENTINEL, UNWRITTEN_BITS = -987654321, 0x7FC0F111
-UNWRITTEN = np.array(UNWRITTEN_BITS, np.uint32).view(np.float32)[()]
+UNWRITTEN: np.float32 = np.uint32(UNWRITTEN_BITS).view(np.float32)
 
 
-def described(value, arguments: dict, earlier: list, array_type: type = np.ndarray) -> dict:
+def described(value: Any, arguments: Message, earlier: Sequence[Any], array_type: type = np.ndarray) -> Message:
     """A description of a result, without judging it: an array, a number, nothing, or the type's name of another value.
 
     `same`: the name of the argument that it is. `shares`: the name of the argument with which it shares memory, or "an
@@ -35,21 +39,21 @@ def described(value, arguments: dict, earlier: list, array_type: type = np.ndarr
     return {"what": "other", "type": kind.__name__[:60], "length": len(value) if kind in (tuple, list) else None}
 
 
-def is_locked(array) -> bool:
+def is_locked(array: Any) -> bool:
     """Whether an array cannot be written any more. CuPy's always can."""
     return not getattr(array.flags, "writeable", True)
 
 
-def _overlap(a, b) -> bool:
+def _overlap(a: Any, b: Any) -> bool:
     """Whether the memory ranges of two arrays overlap."""
     if type(a) is not type(b):
         return False
     if isinstance(a, np.ndarray):
         return np.may_share_memory(a, b)
-    return a.data.ptr < b.data.ptr + b.nbytes and b.data.ptr < a.data.ptr + a.nbytes
+    return bool(a.data.ptr < b.data.ptr + b.nbytes and b.data.ptr < a.data.ptr + a.nbytes)
 
 
-def said_of(error: BaseException) -> dict:
+def said_of(error: BaseException) -> Message:
     """An exception's type and the first line of its text. Making the text may itself run hostile code."""
     try:
         text = (str(error).strip().splitlines() or [""])[0]

@@ -2,12 +2,15 @@
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
+from types import FrameType
+from typing import Any
 
 import numpy as np
 
 from .guard import RefusedError
-from .messages import about_array, array_of, packed, unpacked
+from .messages import Message, about_array, array_of, packed, unpacked
 
 MOST_MESSAGE = 1 << 20  # bytes beside 8 times those of a result
 
@@ -15,19 +18,19 @@ MOST_MESSAGE = 1 << 20  # bytes beside 8 times those of a result
 class Remote:
     """An object of the exercise, which stays with the judge: its methods are called there."""
 
-    def __init__(self, about: dict, talk: "Talk"):
+    def __init__(self, about: Mapping[str, Any], talk: "Talk"):
         self.__dict__.update(about["values"], _number=about["object"], _methods=about["methods"], _talk=talk)
         self.__dict__["_type"] = about["type"]
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name in self._methods:
             return lambda *arguments, **named: self._talk.ask(self._number, name, arguments, named)
         raise AttributeError(f"there is no {name}; there are {', '.join(self._methods) or 'no methods'}")
 
-    def __array__(self, *_, **__):
+    def __array__(self, *_: Any, **__: Any) -> Any:
         return self._talk.ask(self._number, "__array__", (), {})
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: Any) -> Any:
         return np.asarray(self)[place]
 
 
@@ -39,16 +42,16 @@ class Talk:
         self.file = ""  # of the text
         self.most = 0  # bytes of one result
 
-    def receive(self) -> tuple[dict, list[bytes]]:
+    def receive(self) -> tuple[Message, list[bytes]]:
         try:
             return unpacked(self._connection.recv_bytes())
         except (EOFError, ConnectionError):
             os._exit(0)  # the judge has gone
 
-    def send(self, message: dict, blocks=()) -> None:
+    def send(self, message: Message, blocks: Sequence[bytes] = ()) -> None:
         self._connection.send_bytes(packed(message, blocks))
 
-    def ask(self, number: int, method: str, arguments: tuple, named: dict):
+    def ask(self, number: int, method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         """Call a method of an object that the judge holds."""
         blocks: list[bytes] = []
         values = [self.about(value, blocks) for value in arguments]
@@ -70,12 +73,12 @@ class Talk:
 
     def line(self) -> int:
         """The line of the text that is running; 0 if there is none."""
-        frame = sys._getframe()
+        frame: FrameType | None = sys._getframe()
         while frame and frame.f_code.co_filename != self.file:
             frame = frame.f_back
         return frame.f_lineno if frame else 0
 
-    def about(self, value, blocks: list[bytes]) -> dict:
+    def about(self, value: Any, blocks: list[bytes]) -> Message:
         """The description of a value that the text hands to a method."""
         if isinstance(value, Remote):
             return {"object": value._number}
@@ -88,7 +91,7 @@ class Talk:
             return {"number": value.item() if isinstance(value, np.generic) else value}
         return {"other": type(value).__name__}
 
-    def value_of(self, about: dict, blocks: list[bytes]):
+    def value_of(self, about: Mapping[str, Any], blocks: list[bytes]) -> Any:
         """A value from its description."""
         if "object" in about:
             return Remote(about, self)

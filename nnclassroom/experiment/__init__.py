@@ -1,1 +1,0 @@
-"""The thesis's experiment: one run, several runs, what they show, and their page."""

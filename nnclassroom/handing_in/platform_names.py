@@ -1,0 +1,36 @@
+"""What a hand-in is called by the platform that it comes from: whose it is, and the student's own name of the file."""
+
+import re
+from dataclasses import dataclass
+
+# How platforms name what they let you download: person, number, and for Canvas the number of the attachment.
+MOODLE = re.compile(r"(?P<name>[^_]+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?", re.DOTALL)
+CANVAS = re.compile(r"(?P<name>[^\W\d_]+)(?:_LATE)?_(?P<id>\d+)_(?P<attachment>\d+)_(?P<file>.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Person:
+    """Whom a hand-in is of, by its name: `Lovelace Ada_12345_assignsubmission_file_` is Lovelace Ada, 12345."""
+
+    name: str
+    number: str = ""
+    feedback: str = ""  # the name under which the platform takes a page back; "" where it did not name the hand-in
+
+
+def person(entry: str) -> Person:
+    """The person that an entry's name means: in Moodle's form, in Canvas's, or the name itself."""
+    if found := MOODLE.fullmatch(entry):
+        return Person(found["name"], found["id"], moodle_feedback(found["name"], found["id"]))
+    if found := CANVAS.fullmatch(entry):
+        return Person(found["name"], found["id"], f"{found['name']}_{found['id']}_{found['attachment']}_feedback.html")
+    return Person(entry)
+
+
+def file_of(entry: str) -> str:
+    """The student's own name of a file that a platform has named: `mse.numpy.py`; otherwise the name as it is."""
+    found = MOODLE.fullmatch(entry) or CANVAS.fullmatch(entry)
+    return (found and found["file"]) or entry
+
+
+def moodle_feedback(name: str, number: str) -> str:
+    return f"{name.replace('_', ' ')}_{number}_assignsubmission_file_feedback.html"

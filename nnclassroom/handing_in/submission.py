@@ -1,0 +1,274 @@
+"""Submissions: reading them without trusting them. Every student of a class's folder has one.
+
+A submission is whatever a student handed in: folders my_kernels/, archives of them, single kernels, and notebooks,
+whose cells are read. Only plain texts are read, and nothing is run here: kernels (sigmoid.numpy.py, sigmoid.naive.cu)
+and the records. What progress.json says is a claim, which only `nncourse take` asks for.
+"""
+
+import contextlib
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import count
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nnclassroom.exercises.kept_kernels import ATTEMPTS, MOST_RECORD, MOST_TEXT, record_in
+from nnclassroom.handing_in import cells, pieces, platform_names
+from nnclassroom.handing_in.caught import caught
+from nnclassroom.handing_in.hand_in import Submission, together
+from nnclassroom.handing_in.pieces import Piece, is_archive, is_hidden
+from nnclassroom.notebook.python_cell import DECORATOR
+from nncourse.errors import decoded, nearest, printable, reason_of
+
+KERNEL_FILE = re.compile(r"([^\W\d]\w*)\.([^\W\d]\w*)\.(py|cu)", re.ASCII)
+PROGRESS = "progress.json"
+OTHERS = (PROGRESS, "report.md", ATTEMPTS)  # what a submission holds besides kernels
+RECORD = "submission.json"  # of `nncourse submit`
+MOST_NOTEBOOK, MOST_NOTEBOOKS = 64 << 20, 40  # bytes, and how many are read
+CLOSED = (".rar", ".7z", ".pdf", ".docx", ".doc")  # forms that are seen, and not read
+MOST_ARCHIVES, DEEPEST = 40, 3  # archives in a hand-in, and in each other
+MOST_NAMED = 3  # files of a hand-in in which nothing is read
+EXPORT = re.compile(r"(?:[^.]*[\W_])?\d\d(?:[\W_][^.]*)?\.py")  # what a Jupyter makes of a notebook: 02_activations.py
+# What browsers and file managers add to the name of a second copy, and editors to any name.
+OF_A_COPY = re.compile(r"\s*\(\d+\)|[\s_-]+cop(?:y|ia)\b|\bcopy of\s+|\.txt$|-\d+(?=\.(?:py|cu)$)|\s+", re.IGNORECASE)
+
+
+def read(path: Path, student: str, known: Collection[str] = ()) -> Submission:
+    """The submission in one entry: a folder, an archive, a notebook or a kernel; with a reason if nothing is in it."""
+    made = Submission(student, entry=printable(path.name))
+    return caught(lambda: _read(path, made, known), lambda said: replace(made, reason=said))
+
+
+def _read(path: Path, made: Submission, known: Collection[str]) -> Submission:
+    if path.is_symlink():
+        return replace(made, reason="a link, which is not followed")
+    own = platform_names.file_of(path.name)  # where a platform has put its own words before it
+    is_kernel = own != path.name and (KERNEL_FILE.fullmatch(own) or _renamed(own, known))
+    if not (path.is_dir() or is_archive(own) or own.lower().endswith(".ipynb") or is_kernel):
+        form = next((form for form in CLOSED if own.lower().endswith(form)), "")
+        got = f"; got a {form}" if form else ""
+        return replace(made, reason=f"wanted a .zip, a .tar.gz, a folder or a notebook{got}")
+    date = path.stat().st_mtime
+    try:
+        with pieces.opened(path) as found:
+            if path.is_file() and not is_archive(own):
+                found = [replace(found[0], place=PurePosixPath(own))]
+            parts = list(parts_of(made, found, known, date if is_archive(own) and path.is_file() else 0.0))
+    except (OSError, ValueError) as error:
+        return replace(made, reason=f"cannot be read: {reason_of(error)}")
+    whole = together(parts)
+    return replace(whole, entry=made.entry, replaced=0, time=whole.time or _moment(date))
+
+
+def parts_of(
+    made: Submission,
+    found: Sequence[Piece],
+    known: Collection[str],
+    date: float,
+    depth: int = 0,
+    numbers: Iterator[int] | None = None,
+) -> Iterator[Submission]:
+    """What is loose in a folder or an archive, and then what is in each archive there.
+
+    date: of the archive; 0 in a folder, whose files have dates.
+    depth, numbers: in how many archives this is, and the number of the next one: a small file can hold very many.
+    """
+    numbers = numbers or count()
+    found = [each for each in found if not any(map(is_hidden, each.place.parts))]
+    archives = [each for each in found if is_archive(each.place.name)]
+    loose = _made(made, [each for each in found if not is_archive(each.place.name)], known, date)
+    if loose.texts or loose.problems or loose.attempts or loose.claims or not archives:
+        yield loose
+    for each in archives:
+        inner = replace(made, entry=printable(each.place.name))
+        if depth == DEEPEST or next(numbers) >= MOST_ARCHIVES:
+            yield replace(inner, reason=f"more than {MOST_ARCHIVES} archives, or more than {DEEPEST} inside each other")
+            continue
+        try:
+            yield from parts_of(inner, pieces.inside(each), known, date or each.time, depth + 1, numbers)
+        except (OSError, ValueError) as error:
+            yield replace(inner, reason=f"cannot be read: {reason_of(error)}")
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text that may be the answer to an exercise: the name of its file, and which of two counts, by rank."""
+
+    file: str
+    text: str
+    kind: int  # of CELL, RENAMED, NAMED
+    place: str
+    in_my_kernels: bool
+    time: float
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        return self.kind, self.in_my_kernels, self.time, -self.place.count("/"), self.place
+
+
+CELL, RENAMED, NAMED = range(3)
+
+
+def _made(made: Submission, given: Sequence[Piece], known: Collection[str], date: float) -> Submission:
+    """The submission with what these files hold: kernels, the records, and the answers in notebooks."""
+    problems: list[str] = []
+    notes: list[str] = []
+    texts = [text for each in given if (text := _kernel(each, known, problems))]
+    texts += _from_notebooks(given, problems)
+    chosen = _chosen(texts, problems, notes)
+    unknown = [file for file, each in chosen.items() if known and file not in known and each.kind == NAMED]
+    notes += [f"{file} is no exercise here{guess}" for file in unknown if (guess := nearest(file, known))]
+    time = _time(_record(given, RECORD, []))
+    attempts, minutes = _attempts(_record(given, ATTEMPTS, problems))
+    return replace(
+        made,
+        texts={file: each.text for file, each in chosen.items()},
+        in_cells=sum(each.kind == CELL for each in chosen.values()),
+        attempts=attempts,
+        minutes=minutes,
+        claims=record_in(_record(given, PROGRESS, []) or "{}") or {},
+        problems=tuple(problems),
+        notes=tuple(notes),
+        time=time or _moment(date or max((each.time for each in given), default=0.0)),
+        is_recorded=time is not None,
+        reason="" if chosen else problems[0] if problems else _why_empty(given),
+    )
+
+
+def _why_empty(given: Sequence[Piece]) -> str:
+    names = [printable(each.place.name) for each in given]
+    closed = [name for name in names if name.lower().endswith(CLOSED)]
+    if closed:
+        return f"{closed[0]} is not read: wanted a .zip or a .tar.gz"
+    if any(name.lower().endswith(".ipynb") for name in names):
+        return "no filled-in exercise in its notebooks"
+    if not names:
+        return "nothing in it"
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"no kernel and no notebook in it, but {', '.join(sorted(names)[:MOST_NAMED])}{more}"
+
+
+def _chosen(texts: Sequence[_Text], problems: list[str], notes: list[str]) -> dict[str, _Text]:
+    """The text of each exercise. A kept kernel counts before a cell, and of two alike the newer."""
+    chosen: dict[str, _Text] = {}
+    for each in sorted(texts, key=lambda each: each.rank):
+        older = chosen.get(each.file)
+        chosen[each.file] = each
+        if older is None or older.text == each.text or (older.kind, each.kind) == (CELL, NAMED):
+            continue
+        if (older.kind, each.kind) == (RENAMED, NAMED):
+            problems.append(f"{PurePosixPath(older.place).name}: not read, since there is {each.file}")
+        else:
+            why = "the newer" if each.kind == CELL or each.in_my_kernels == older.in_my_kernels else "the one kept"
+            notes.append(f"{each.file} is there twice: {each.place} counts, {why}, and not {older.place}")
+    renamed = (each for each in chosen.values() if each.kind == RENAMED)
+    notes += [f"{PurePosixPath(each.place).name} is read as {each.file}" for each in renamed]
+    return chosen
+
+
+def _kernel(piece: Piece, known: Collection[str], problems: list[str]) -> _Text | None:
+    """The kernel in a file; None if it is another file, or cannot be read."""
+    name = piece.place.name
+    renamed = _renamed(name, known)
+    if not (renamed or name in known or KERNEL_FILE.fullmatch(name)):
+        return None
+    text = _text(piece, MOST_TEXT, problems)
+    return None if text is None else _of_piece(piece, renamed or name, text, RENAMED if renamed else NAMED)
+
+
+def _of_piece(piece: Piece, file: str, text: str, kind: int) -> _Text:
+    in_my_kernels = piece.place.parent.name == "my_kernels"
+    return _Text(file, text, kind, printable(piece.place.as_posix()), in_my_kernels, piece.time)
+
+
+def _renamed(name: str, known: Collection[str]) -> str:
+    """The exercise's file that was renamed, as in `sigmoid(1).numpy.py`; "" for any other name, and for its own."""
+    if name in known or not name.lower().endswith((".py", ".cu", ".txt")):
+        return ""
+    folded = OF_A_COPY.sub("", name).lower()
+    return next((each for each in known if each.lower() == folded), "")
+
+
+def _from_notebooks(given: Sequence[Piece], problems: list[str]) -> Iterator[_Text]:
+    """The answers in the cells of notebooks, and in Python files that a Jupyter has made of notebooks."""
+    notebooks = [each for each in given if each.place.suffix.lower() == ".ipynb"]
+    notebooks += [each for each in given if EXPORT.fullmatch(each.place.name)]
+    if len(notebooks) > MOST_NOTEBOOKS:
+        problems.append(f"notebooks: {len(notebooks)} of them; the newest {MOST_NOTEBOOKS} are read")
+        notebooks = sorted(notebooks, key=lambda each: each.time)[-MOST_NOTEBOOKS:]
+    for each in notebooks:
+        name = printable(each.place.name)
+        try:
+            answers = _answers(each)
+        except (OSError, ValueError) as error:
+            problems.append(f"{name}: {reason_of(error)}")
+            continue
+        for file, text in answers.items():
+            if len(text) <= MOST_TEXT:
+                yield _of_piece(each, file, text, CELL)
+            else:
+                problems.append(f"{file}: in {name}, longer than {MOST_TEXT >> 10} KB")
+
+
+def _answers(notebook: Piece) -> dict[str, str]:
+    if notebook.place.suffix == ".py":
+        text = decoded(notebook.read(MOST_RECORD))
+        return cells.in_cell(text) if DECORATOR in text else {}
+    return cells.answers(notebook.read(MOST_NOTEBOOK))
+
+
+def _record(given: Sequence[Piece], name: str, problems: list[str]) -> str | None:
+    """The text of the newest record of that name, one in my_kernels before others; None if there is none."""
+    named = [each for each in given if each.place.name == name]
+    newest = max(named, key=lambda each: (each.place.parent.name == "my_kernels", each.time), default=None)
+    return _text(newest, MOST_RECORD, problems) if newest else None
+
+
+def _text(piece: Piece, most: int, problems: list[str]) -> str | None:
+    """The text of a file; None if it cannot be read, with a problem that says why."""
+    name = printable(piece.place.name)
+    try:
+        return decoded(piece.read(most)).replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        problems.append(f"{name}: no text in UTF-8")
+    except (OSError, ValueError) as error:
+        problems.append(f"{name}: {reason_of(error)}")
+    return None
+
+
+def _moment(seconds: float) -> datetime | None:
+    """The time of a file's date; None for no date, and for one that no calendar has."""
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(seconds).astimezone() if seconds > 0 else None
+    return None
+
+
+def _time(record: str | None) -> datetime | None:
+    """The time that a record of submission holds; None without one."""
+    try:
+        return datetime.fromisoformat(json.loads(record or "")["time"]).astimezone()
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _attempts(text: str | None) -> tuple[dict[str, Counter[str]], float]:
+    """The number of recorded verdicts of each kind for each exercise, and the minutes from the first to the last.
+
+    Other lines are ignored.
+    """
+    found: dict[str, Counter[str]] = {}
+    times = []
+    for line in (text or "").split("\n"):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict) and isinstance(entry.get("key"), str) and isinstance(entry.get("kind"), str):
+            found.setdefault(entry["key"][:100], Counter())[entry["kind"][:40]] += 1
+            with contextlib.suppress(KeyError, ValueError, TypeError, OverflowError):
+                times.append(datetime.fromisoformat(entry["date"]).timestamp())
+    return found, (max(times) - min(times)) / 60 if times else 0.0

@@ -1,0 +1,59 @@
+"""Which mistake gives just these numbers: an operation's trial says what each usual mistake would return."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnclassroom.judge.compare import Call, Wrong
+from nnclassroom.judge.tolerance import by_result, float64
+from nncourse.kernels.operation import Operation
+
+NEAR = 1e-5  # of a number: where a mistake makes it larger than the right one, its roundings are larger too
+NEARER = 4  # times nearer to what the mistake gives than to what is right
+
+
+def mistake(call: Call, wrong: Wrong) -> dict[str, Any]:
+    """The mistake, or whether all is right to three digits, or else the operation's advice."""
+    if said := mistake_in(call.operation, wrong, call.given):
+        return {"advice": said, "mistaken": True}
+    # what is changed in place may have changed by little
+    if wrong.named.kind == "float" and wrong.named.name not in call.before and _right_to_three_digits(wrong):
+        return {"half": True, "mistaken": True}
+    advice = call.operation.trial.advice
+    return {"advice": advice(wrong.first, *call.given) if advice else ""}
+
+
+def mistake_in(operation: Operation, wrong: Wrong, arguments: Sequence[Any]) -> str:
+    """The mistake that gives just this result, in words; "" if none is known. Of several the nearest, then the first.
+
+    arguments: as they were before the call.
+    """
+    if operation.trial.mistakes is None:
+        return ""
+    first, got, found = wrong.first, wrong.got, list[tuple[float, str]]()
+    with np.errstate(all="ignore"):
+        for words, results in operation.trial.mistakes(first, *map(float64, arguments)):
+            whole = not isinstance(results, float)
+            value = by_result(operation, results)[wrong.named.name] if whole else np.asarray(results)
+            where = first if value.ndim < got.ndim else ...
+            errors = np.broadcast_to(wrong.allowed, got.shape)[where]
+            distance = np.where((got[where] == value) | (np.isnan(got[where]) & np.isnan(value)), 0, got[where] - value)
+            from_right = np.abs(got[where] - wrong.reference[where])
+            if _is_that(np.abs(distance), value, from_right, wrong.elements[where], errors):
+                beyond_rounding = np.maximum(np.abs(distance) - errors / NEARER, 0)
+                found.append((float(np.linalg.norm(beyond_rounding)), str(words)))
+    return min(found, key=lambda each: each[0])[1] if found else ""
+
+
+def _is_that(distance: Any, value: Any, from_right: Any, wrong: Any, allowed: Any) -> bool:
+    near = (distance == 0) | (distance <= allowed + NEAR * np.abs(value))
+    nearer = (distance == 0) | ~(distance * NEARER > from_right)
+    return bool(np.all(near & (nearer | ~wrong)))
+
+
+def _right_to_three_digits(wrong: Wrong) -> bool:
+    """Whether all elements are right to about the 11 bits that float16 has, but not to many more."""
+    with np.errstate(all="ignore"):
+        errors = np.abs(wrong.got - wrong.reference) / np.abs(wrong.reference)
+    return wrong.got.size >= 8 and bool((errors < 4e-3).all() and np.median(errors) > 3e-5)

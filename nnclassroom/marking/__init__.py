@@ -1,1 +1,0 @@
-"""Marking a class: submissions, verdicts, points, similarity of answers, pages."""

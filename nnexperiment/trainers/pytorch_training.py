@@ -1,0 +1,327 @@
+"""Training with PyTorch: eager, whole steps in a CUDA graph, and compiled in a CUDA graph. See training.py.
+
+Adam is the one that PyTorch fuses into one kernel; cuDNN's kernels are chosen by timing.
+"""
+
+from collections.abc import Callable
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+
+from nncourse.model.image_layers import AveragePool, Convolution, Flatten, GlobalAveragePool, MaxPool
+from nncourse.model.layers import Dense
+from nncourse.model.network import COSTS, Network
+from nncourse.model.optimizers import SGD, AdaGrad, Adam, RMSProp
+from nncourse.model.residual import Residual
+from nncourse.model.resnet import to_torchvision
+from nnexperiment.trainers.training import CHECKED, Problem, Trainer, timed, written_out
+
+
+def eager(device: str, channels_last: bool = False, threads: int | None = None) -> Callable[[Problem], Trainer]:
+    """As in its tutorials: modules, autograd, an optimiser, a slice of the data for each batch; by so many threads."""
+
+    def make(problem: Problem) -> Trainer:
+        torch, network, X, targets = prepared(problem, device, channels_last)
+        if threads:
+            torch.set_num_threads(threads)
+        step, forget = eager_step(torch, network, problem, device)
+        X = as_images(X, channels_last)
+
+        def train(steps: int) -> None:
+            for start in range(0, min(len(X), steps * problem.batch), problem.batch):
+                rows = slice(start, start + problem.batch)
+                step(X[rows], targets[rows])
+            wait(torch, device)
+
+        return trainer(torch, network, problem, train, forget)
+
+    return make
+
+
+def graph(make_step: Callable, device: str = "cuda", channels_last: bool = False) -> Callable:
+    """Whole steps, CHECKED in one CUDA graph; what is left of an epoch in graphs of one step.
+
+    make_step is eager_step, compiled_step or compiled_update_step. Batches are copied to a graph's input arrays before
+    each replay. On the CPU, for tests, steps are executed directly.
+    """
+
+    def make(problem: Problem) -> Trainer:
+        torch, network, X, targets = prepared(problem, device, channels_last)
+        step, forget = make_step(torch, network, problem, device)
+        batch, graphs = problem.batch, {}
+        for count, size in dict.fromkeys([(1, batch), (1, len(X) % batch or batch), (CHECKED, batch)]):
+            inputs, outputs = (places(torch, array, count, size) for array in (X, targets))
+
+            def take_steps(batches=(inputs[1], outputs[1])) -> None:
+                for x, y in zip(*batches, strict=True):
+                    step(as_images(x, channels_last), y)
+
+            graphs[count, size] = inputs[0], outputs[0], captured(torch, take_steps) if device == "cuda" else take_steps
+
+        def train(steps: int) -> None:
+            start, end = 0, min(len(X), steps * batch)
+            while start < end:
+                size = min(batch, end - start)
+                count = CHECKED if end - start >= CHECKED * batch else 1
+                rows = slice(start, start + count * size)
+                *windows, replay = graphs[count, size]
+                for window, array in zip(windows, (X, targets), strict=True):
+                    window.copy_(array[rows].view(window.shape))
+                replay()
+                start = rows.stop
+            wait(torch, device)
+
+        return trainer(torch, network, problem, train, forget)
+
+    return make
+
+
+def prepared(problem: Problem, device: str, channels_last: bool = False) -> tuple:
+    """torch, the network as modules, samples (channels last if asked for) and targets on the device."""
+    import torch
+
+    torch.set_float32_matmul_precision("highest")  # no TF32, whatever the environment says
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    form = {"memory_format": torch.channels_last} if channels_last else {}
+    network = module(torch, problem.network).to(device, **form)
+    X = torch.from_numpy(problem.X).to(device)
+    X = X.permute(0, 2, 3, 1).contiguous() if channels_last else X
+    labels = problem.network.cost == "categorical_cross_entropy"  # as its cross-entropy takes them
+    return torch, network, X, torch.from_numpy(problem.Y.argmax(axis=1) if labels else problem.Y).to(device)
+
+
+def as_images(X, channels_last: bool):
+    """Samples as a convolution takes them, wherever the channels lie in memory."""
+    return X.permute(0, 3, 1, 2) if channels_last else X
+
+
+def wait(torch, device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def trainer(torch, network, problem: Problem, train: Callable, forget: Callable) -> Trainer:
+    def begin() -> None:
+        load(torch, network, problem.network)
+        forget()
+
+    begin()
+    return Trainer(begin, timed(train), lambda: flat(torch, network))
+
+
+def places(torch, array, count: int, size: int) -> tuple:
+    """Memory for `count` batches of `size` rows of `array`: all of it as (count, numbers), and each batch.
+
+    Each batch begins at a multiple of 16 bytes, otherwise PyTorch's compiled code would copy it again.
+    """
+    numbers, unit = size * prod(array.shape[1:]), 16 // array.element_size()
+    memory = array.new_zeros(count, ceil(numbers / unit) * unit)
+    window = memory[:, :numbers]
+    return window, window.unflatten(1, (size, *array.shape[1:])).unbind()
+
+
+def captured(torch, work: Callable) -> Callable:
+    """A function that replays the launches of work(), which PyTorch requires to be run first on another stream."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+# ---- the network
+
+
+def module(torch, network: Network):
+    """The network as PyTorch modules. What its cost computes from Z ends before the output's activation.
+
+    Raises ValueError for a layer without a counterpart.
+    """
+    layers, last = [], network.layers[-1]
+    for layer in network.layers:
+        layers += modules(torch, layer)
+        if layer.activation and not (layer is last and COSTS[network.cost]):
+            layers.append(activation(torch, layer.activation))
+    return torch.nn.Sequential(*layers)
+
+
+def resnet_module(torch, network: Network):
+    """torchvision's ResNet of the same depth with the network's weights. ImportError without torchvision."""
+    import torchvision
+
+    state = {name: torch.tensor(array) for name, array in to_torchvision(network).items()}
+    blocks = sum(isinstance(layer, Residual) for layer in network.layers)
+    make = getattr(torchvision.models, {8: "resnet18", 16: "resnet34"}[blocks])
+    model = make(num_classes=len(state["fc.weight"]))
+    filters, channels, size, _ = state["conv1.weight"].shape
+    model.conv1 = torch.nn.Conv2d(channels, filters, size, 2, 3, bias=False)
+    model.load_state_dict(state)
+    return model
+
+
+def modules(torch, layer) -> list:
+    """A layer without its activation."""
+    nn = torch.nn
+    match layer:
+        case Dense():
+            n_out, n_in = layer.W.shape
+            return [nn.Linear(n_in, n_out)]
+        case Convolution():
+            c_out, c_in, k, _ = layer.W.shape
+            before, after = layer.before, layer.after
+            around = [] if before == after else [nn.ZeroPad2d((before, after, before, after))]
+            padding = before if before == after else 0
+            return [*around, nn.Conv2d(c_in, c_out, k, layer.stride, padding, bias=layer.b is not None)]
+        case MaxPool():
+            return [nn.MaxPool2d(layer.size, layer.stride, layer.padding)]
+        case AveragePool():
+            return [nn.AvgPool2d(layer.size, layer.stride)]
+        case GlobalAveragePool():
+            return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+        case Flatten():
+            return [nn.Flatten()]
+    raise ValueError(f"no counterpart of {layer}")
+
+
+def activation(torch, name: str):
+    nn = torch.nn
+    known = {
+        "identity": nn.Identity, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU, "softplus": nn.Softplus,
+        "leaky_relu": nn.LeakyReLU, "softmax": lambda: nn.Softmax(dim=1),
+    }  # fmt: skip
+    if name not in known:
+        raise ValueError(f"no counterpart of the activation {name}")
+    return known[name]()
+
+
+def cost_of(torch, problem: Problem) -> Callable:
+    """cost(outputs, targets), where outputs are what module() computes."""
+    F = torch.nn.functional
+    return {
+        "mse": lambda A, Y: ((A - Y) ** 2).sum() / (2 * len(A)),
+        "mae": lambda A, Y: (A - Y).abs().sum() / len(A),
+        "binary_cross_entropy": lambda Z, Y: F.binary_cross_entropy_with_logits(Z, Y, reduction="sum") / len(Z),
+        "categorical_cross_entropy": F.cross_entropy,
+    }[problem.network.cost]
+
+
+def load(torch, modules, network: Network) -> None:
+    """Copy the network's parameters into the modules' tensors."""
+    with torch.no_grad():
+        for tensor, value in zip(modules.parameters(), network.parameters, strict=True):
+            tensor.copy_(torch.from_numpy(value))
+
+
+def flat(torch, network) -> np.ndarray:
+    """The modules' parameters as one vector."""
+    return torch.cat([tensor.detach().flatten() for tensor in network.parameters()]).cpu().numpy()
+
+
+# ---- steps: functions (torch, network, problem, device) -> step(X, targets), forget()
+
+
+def optimiser_of(torch, network, problem: Problem, device: str) -> tuple:
+    """PyTorch's optimiser, fit for CUDA graphs, and a function that forgets its state."""
+    asked, on_gpu = problem.optimizer, device == "cuda"
+    common: dict[str, Any] = {"lr": problem.rate, "weight_decay": asked.l2}
+    parameters = list(network.parameters())
+    match asked:
+        case SGD():
+            optimiser = torch.optim.SGD(parameters, momentum=asked.momentum, **common)
+        case Adam():
+            betas = asked.beta1, asked.beta2
+            more = {"betas": betas, "eps": asked.epsilon, "fused": True, "capturable": on_gpu}
+            optimiser = torch.optim.Adam(parameters, **common, **more)
+        case RMSProp():
+            more = {"alpha": asked.beta, "eps": asked.epsilon, "capturable": on_gpu}
+            optimiser = torch.optim.RMSprop(parameters, **common, **more)
+        case AdaGrad():
+            optimiser = torch.optim.Adagrad(parameters, eps=asked.epsilon, **common)
+        case _:
+            raise ValueError(f"no counterpart of the optimizer {asked.kind}")
+
+    def forget() -> None:
+        for state in optimiser.state.values():
+            for value in state.values():
+                if torch.is_tensor(value):
+                    value.zero_()
+
+    return optimiser, forget
+
+
+def eager_step(torch, network, problem: Problem, device: str) -> tuple[Callable, Callable]:
+    """With autograd and PyTorch's optimiser."""
+    optimiser, forget = optimiser_of(torch, network, problem, device)
+    cost = cost_of(torch, problem)
+
+    def step(X, targets) -> None:
+        optimiser.zero_grad()
+        cost(network(X), targets).backward()
+        optimiser.step()
+
+    return step, forget
+
+
+def gradient_of(torch, network, problem: Problem) -> Callable:
+    """gradient(values, X, targets): that of all parameters, at these values of theirs."""
+    names, cost = [name for name, _ in network.named_parameters()], cost_of(torch, problem)
+
+    def cost_at(values, X, targets):
+        return cost(torch.func.functional_call(network, dict(zip(names, values, strict=True)), (X,)), targets)
+
+    return lambda values, X, targets: torch.func.grad(cost_at)(values, X, targets)
+
+
+def compiled_for_batches(torch, work: Callable, problem: Problem, compiler: str) -> Callable:
+    """work(X, targets, …), compiled for whole batches, and as it is for a smaller one."""
+    torch.compiler.reset()  # of one function it keeps only some versions
+    compiled = torch.compile(work, backend=compiler, dynamic=False)
+    return lambda X, *others: (compiled if len(X) == problem.batch else work)(X, *others)
+
+
+def compiled_step(torch, network, problem: Problem, device: str, compiler: str = "inductor") -> tuple:
+    """The gradient compiled, then PyTorch's optimiser."""
+    optimiser, forget = optimiser_of(torch, network, problem, device)
+    gradient, parameters = gradient_of(torch, network, problem), list(network.parameters())
+    values = [tensor.detach() for tensor in parameters]  # the same memory
+    compiled = compiled_for_batches(torch, lambda X, Y, values: gradient(values, X, Y), problem, compiler)
+
+    def step(X, targets) -> None:
+        for tensor, G in zip(parameters, compiled(X, targets, values), strict=True):
+            tensor.grad = G
+        optimiser.step()
+
+    return step, forget
+
+
+def compiled_update_step(torch, network, problem: Problem, device: str, compiler: str = "inductor") -> tuple:
+    """The gradient and the update, written out, compiled as one function."""
+    gradient, move = gradient_of(torch, network, problem), written_out(torch, problem.optimizer, problem.rate)
+    values = [tensor.detach() for tensor in network.parameters()]
+    state = [[torch.zeros_like(tensor) for _ in problem.optimizer.remembers] for tensor in values]
+    taken = torch.zeros((), device=device)
+
+    def take(X, targets, values, state, taken) -> None:
+        taken.add_(1)
+        for value, G, kept in zip(values, gradient(values, X, targets), state, strict=True):
+            moved, remembered = move(value, G, kept, taken)
+            for old, new in zip((value, *kept), (moved, *remembered), strict=True):
+                old.copy_(new)
+
+    compiled = compiled_for_batches(torch, take, problem, compiler)
+
+    def forget() -> None:
+        taken.zero_()
+        for kept in state:
+            for tensor in kept:
+                tensor.zero_()
+
+    return lambda X, targets: compiled(X, targets, values, state, taken), forget

@@ -1,0 +1,1 @@
+"""The commands of an instructor, each with add_options(parser) and run(options)."""

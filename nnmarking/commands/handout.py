@@ -1,0 +1,45 @@
+"""`nncourse handout`: what students get, in one .zip."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from nnclassroom.arguments import whole
+from nncourse import language
+from nncourse.errors import CourseError
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, metavar="COURSE.ZIP", help="file to write")
+    parser.add_argument(
+        "--language", default=language.current(), help="language of the notebooks, such as en (default %(default)s)"
+    )
+    parser.add_argument(
+        "--notebooks-only", action="store_true", help="leave out the packages, for a shared installation of the course"
+    )
+    parser.add_argument(
+        "--hosted", action="store_true", help="write notebooks that install the course, for a hosted Jupyter"
+    )
+    parser.add_argument("--wheel", metavar="URL_OR_FILE", help="address or file of the course's wheel, for --hosted")
+    parser.add_argument(
+        "--address", help="address of the repository, for links to it (default: pyproject.toml's, if any)"
+    )
+    parser.add_argument(
+        "--exam", type=Path, metavar="EXAM.TOML", help="file of an examination, whose questions are handed out alone"
+    )
+    parser.add_argument(
+        "--variants", type=whole, default=1, help="number of variants of the examination, one file each (default 1)"
+    )
+
+
+def run(options: Namespace) -> int:
+    from nnmarking import examination, handout, hosted
+
+    if options.hosted != (options.wheel is not None):
+        raise CourseError("--hosted and --wheel URL_OR_FILE go together: the notebooks install that wheel")
+    if options.hosted:
+        print(hosted.write(options.out, options.wheel, options.language))
+    elif options.exam:
+        print(examination.write(options.out, options.exam, options.language, options.variants))
+    else:
+        print(handout.write(options.out, options.language, options.notebooks_only, options.address))
+    return 0

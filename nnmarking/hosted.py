@@ -1,0 +1,84 @@
+"""`nncourse handout --hosted`: notebooks for a hosted Jupyter, such as Google Colab, to which each is uploaded alone.
+
+Each begins with a cell that installs the course's wheel where it is missing; on_host.py does the rest there.
+
+python -m nnmarking.hosted        the cell, for a hand-out in another language than this process's
+"""
+
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from nnclassroom.handing_out.notebook_files import clean, notebooks, packed, parsed, to_bytes
+from nnclassroom.zips import refuse_other_name, write_zip
+from nncourse import language as languages
+from nncourse.errors import CourseError, reason_of
+from nnmarking.handout import TOP
+from nnmarking.readme import in_language
+
+SETUP = """# Set-up for a hosted Jupyter: run this cell first, and again after each restart.
+import os, subprocess, sys
+from importlib.util import find_spec
+from pathlib import Path
+
+os.environ["NNCOURSE_LANG"] = "{language}"
+wheel = "{wheel}"
+if not find_spec("nncourse"):
+    places = [Path(wheel), Path("/content/drive/MyDrive", wheel)]
+    found = wheel if "://" in wheel else next((str(path) for path in places if path.is_file()), "")
+    if not found:
+        raise SystemExit(f"wanted {{wheel}} beside this notebook: upload that file too, and run this cell again")
+    print("Installing the course: a minute or so", flush=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run([*pip, found], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit("The course cannot be installed: " + done.stderr[-1000:])
+
+from nnclassroom.handing_out import on_host
+
+on_host.set_up()"""
+
+
+def write(out: Path, wheel: str, language: str = languages.ENGLISH) -> str:
+    """Write the .zip. Returns a line that says what is in it.
+
+    wheel: where students' notebooks fetch the course: an address, or a file, which goes into the .zip, and which
+        students upload with their notebook.
+
+    Raises CourseError if this is no clone of the course, or if there is no such wheel.
+    """
+    refuse_other_name(out)
+    files, name = _wheel(wheel)
+    cell = in_language(language, __name__, SETUP).format(language=language, wheel=name)
+    for path in notebooks(languages.ROOT, language):
+        files[f"notebooks/{path.name}"] = with_setup(clean(path.read_bytes(), path.name), path.name, cell)
+    write_zip(out, packed(files, TOP, {"kind": "hosted", "language": language}))
+    where = "which they fetch" if "://" in name else "to be uploaded with them"
+    return f"{out}: notebooks for a hosted Jupyter, {len(files)} files; the course is {name}, {where}"
+
+
+def _wheel(wheel: str) -> tuple[dict[str, bytes], str]:
+    """The files that the .zip has besides the notebooks, and what the set-up cell calls the wheel."""
+    wanted = f"{wheel}: wanted the course's wheel, an address or a file named nncourse-….whl"
+    name = Path(urlsplit(wheel).path).name if "://" in wheel else Path(wheel).name
+    if not (name.startswith("nncourse-") and name.endswith(".whl")):
+        raise CourseError(wanted)
+    if "://" in wheel:
+        return {}, wheel
+    try:
+        return {f"notebooks/{name}": Path(wheel).read_bytes()}, name
+    except OSError as error:
+        raise CourseError(f"{wanted}: {reason_of(error)}; pip wheel --no-deps . makes one") from None
+
+
+def with_setup(content: bytes, name: str, cell: str) -> bytes:
+    """A notebook with the set-up cell below its title."""
+    from nbformat import v4
+
+    notebook = parsed(content, name)
+    notebook.cells.insert(1, v4.new_code_cell(cell, id="hosted-setup"))
+    return to_bytes(notebook)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(SETUP)

@@ -1,0 +1,179 @@
+"""The files of marking a class: weights and overrides are read, tables of marks are written."""
+
+import csv
+import io
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnclassroom.exercises.hints import Exercise
+from nnclassroom.handing_in.hand_in import Submission
+from nncourse.errors import CourseError, decoded, reason_of, refuse_unknown, write_atomically
+from nncourse.spreadsheets import number
+from nnmarking import tables
+from nnmarking.tables import Say
+
+TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
+SUGGESTED = Path(__file__).parent / "weights.toml"
+NOT_ASKED = "not asked"
+COLUMNS = (
+    "student", "notebook", "exercise", "state", "kind", "points", "weight", "alike", "verdict", "attempts",
+    "course", "seed", "override", "reason",
+)  # fmt: skip
+TOTALS = (
+    "student", "points", "of", "per cent", "right", "wrong", "open", "missing", "id", "days late", "problems",
+    "course", "seed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A row of marks.csv: one exercise of one student."""
+
+    student: str
+    exercise: Exercise
+    state: str  # right, wrong, open or missing; NOT_ASKED in another variant of an examination
+    kind: str = ""  # of the verdict
+    line: str = ""  # its words; an excerpt may follow on further lines
+    weight: float = 1.0
+    attempts: Mapping[str, int] | None = None  # number of recorded verdicts of each kind; None: no record
+    alike: str = ""  # whose texts, with per cent
+    override: float | None = None
+    reason: str = ""
+
+    @property
+    def points(self) -> float:
+        """The override if there is one, else the weight for a right answer and 0 for any other."""
+        return self.override if self.override is not None else self.weight * (self.state == "right")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A student of the class: what was handed in, its marks, and what is left of the points after the deadline."""
+
+    submission: Submission
+    marks: tuple[Mark, ...]
+    days_late: int = 0
+    share: float = 1.0
+
+    @property
+    def student(self) -> str:
+        return self.submission.student
+
+    @property
+    def points(self) -> float:
+        return round(self.share * sum(mark.points for mark in self.marks), 6)
+
+    @property
+    def of(self) -> float:
+        """The greatest possible points."""
+        return round(sum(mark.weight for mark in self.marks), 6)
+
+    @property
+    def late(self) -> str:
+        """How late it is, in words; "" in time."""
+        return "" if not self.days_late else "1 day late" if self.days_late == 1 else f"{self.days_late} days late"
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What is to be known about the hand-in."""
+        late = self.late and f"{self.late}, {100 * self.share:g} % of the points are left"
+        given = self.submission
+        answers = "1 answer" if given.in_cells == 1 else f"{given.in_cells} answers"
+        from_cells = f"{answers} read from the cells of notebooks" if given.in_cells else ""
+        problems = () if given.reason in given.problems else given.problems
+        return tuple(filter(None, (from_cells, *given.notes, given.reason, *problems, late)))
+
+
+def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mapping[str, float]) -> dict[str, float]:
+    """The weight of each exercise by key: from the file, where an exercise has priority over its notebook; else from
+    `usual`; else 1.
+    """
+    weights = {exercise.key: 1.0 for exercise in exercises} | dict(usual)
+    if path is None:
+        return weights
+    try:
+        given = tomllib.loads(decoded(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        raise CourseError(f"{path}: wanted weights as TOML in UTF-8; it cannot be read: {reason_of(error)}") from None
+    known = {"notebook": {e.notebook for e in exercises}, "exercise": {e.key for e in exercises}}
+    for kind, table in given.items():
+        refuse_unknown(f"in {path} a table", kind, known)
+        if not isinstance(table, dict):
+            raise CourseError(f"{path}: wanted a table [{kind}]; got {kind} = {table!r}")
+        for name, weight in table.items():
+            refuse_unknown(f"in {path} the name of {TABLE_WORDS[kind]}", name, known[kind])
+            if type(weight) not in (int, float) or not 0 <= weight < math.inf:
+                raise CourseError(f"{path}: wanted the weight of {name} as a number from 0; got {weight!r}")
+    for exercise in exercises:
+        for kind, name in (("notebook", exercise.notebook), ("exercise", exercise.key)):
+            if name in given.get(kind, {}):
+                weights[exercise.key] = float(given[kind][name])
+    return weights
+
+
+def read_overrides(path: Path, keys: Iterable[str], say: Say = print) -> dict[tuple[str, str], tuple[float, str]]:
+    """Points and reason for each (student, exercise) of the file. A row without a reason is refused."""
+    table = tables.read(path, "the list of overrides", say)
+    wanted = ("student", "exercise", "points", "reason")
+    if sorted(name.strip().casefold() for name in table.columns) != sorted(wanted):
+        got = table.separator.join(table.columns)[:80]
+        raise CourseError(f"{path}: wanted the columns {', '.join(wanted)}; got {got!r}")
+    known_keys, found = sorted(keys), {}
+    for row in table.rows:
+        values = {name.strip().casefold(): value.strip() for name, value in row.values.items()}
+        where, key = f"{path}, line {row.line}", (values["student"], values["exercise"])
+        try:
+            refuse_unknown("an exercise", key[1], known_keys)
+        except CourseError as error:
+            raise CourseError(f"{where}: {error}") from None
+        points = number(values["points"], comma="," in values["points"])
+        if not 0 <= points < math.inf:
+            raise CourseError(f"{where}: wanted points as a number from 0; got {values['points']!r}")
+        if not values["reason"]:
+            raise CourseError(f"{where}: wanted a reason for other points; got none")
+        if key in found:
+            raise CourseError(f"{where}: {key[0]}, {key[1]} is overridden twice")
+        found[key] = points, values["reason"]
+    return found
+
+
+def write_marks(path: Path, standings: Sequence[Standing], course: str, seed: int) -> None:
+    """A row for each student and exercise."""
+    rows = [
+        (
+            mark.student, mark.exercise.notebook, mark.exercise.key, mark.state, mark.kind, f"{mark.points:g}",
+            f"{mark.weight:g}", mark.alike, mark.line, "" if mark.attempts is None else sum(mark.attempts.values()),
+            course, seed, "" if mark.override is None else f"{mark.override:g}", mark.reason,
+        )
+        for each in standings
+        for mark in each.marks
+    ]  # fmt: skip
+    _write_csv(path, COLUMNS, rows)
+
+
+def write_totals(path: Path, standings: Sequence[Standing], course: str, seed: int) -> None:
+    """A row for each student: points, the number of exercises in each state, and what is to be known."""
+    rows = []
+    for each in standings:
+        states = [sum(mark.state == state for mark in each.marks) for state in ("right", "wrong", "open", "missing")]
+        share = f"{100 * each.points / each.of:.1f}" if each.of else ""
+        about = (each.submission.number, each.days_late or "", "; ".join(each.said))
+        rows.append((each.student, f"{each.points:g}", f"{each.of:g}", share, *states, *about, course, seed))
+    _write_csv(path, TOTALS, rows)
+
+
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_plain(value) for value in row] for row in rows)
+    content = text.getvalue().encode("utf-8", "replace")
+    write_atomically(path.absolute(), lambda new: new.write_bytes(content))
+
+
+def _plain(value: object) -> object:
+    """A text that a spreadsheet would evaluate as a formula with a ' in front; other values unchanged."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

@@ -1,0 +1,190 @@
+"""Pages of a marked class: feedback for each student, which names no other, and an overview for the instructor."""
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from html import escape
+from pathlib import Path
+
+from nnclassroom.handing_in.caught import caught
+from nnclassroom.judge.kinds import STATE_WORDS, kind_in_words
+from nnclassroom.pages import document, page
+from nnclassroom.zips import write_zip
+from nncourse.errors import CourseError, reason_of, write_atomically
+from nnmarking.marks import NOT_ASKED, Mark, Standing
+from nnmarking.similarity import Comparison
+
+SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○", NOT_ASKED: "–"}
+COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
+LONGEST_NAME = 180  # bytes of a file's name
+STUCK = 5  # so many attempts without a right answer, and a student is listed as stuck
+MOST_GROUPS, MOST_NAMES = 60, 12  # of texts that are alike: on the page, and in a line
+UPRIGHT = "writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;font-weight:normal"
+
+
+def write_feedback(folder: Path, standings: Sequence[Standing], title: str, version: str) -> None:
+    """Write a page for each student into `folder`, and remove pages of an earlier marking that belong to nobody now.
+
+    A .zip beside it holds the same pages under the names by which a learning platform takes them back.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CourseError(f"{folder}: cannot be made: {reason_of(error)}") from None
+    written: set[str] = set()
+    uploaded: dict[str, bytes] = {}
+    for each in standings:
+        name = _file_name(each.student, written)
+        written.add(name)
+        body = caught(partial(feedback, each, title, version), lambda said: f"<p>{escape(said)}</p>")
+        text = document(f"{each.student}: {title}", body)
+        write_atomically(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
+        uploaded[each.submission.feedback or name] = text.encode("utf-8", "replace")
+    for old in folder.glob("*.html"):
+        if old.name not in written:
+            old.unlink()
+    write_zip(folder.with_name(f"{folder.name}.zip"), uploaded)
+
+
+def _file_name(student: str, taken: set[str]) -> str:
+    """A file name that is valid on every file system, and unlike those in `taken`."""
+    plain = re.sub(r"[^\w-]+", "_", student).encode()[:LONGEST_NAME].decode(errors="ignore") or "_"
+    name, number = f"{plain}.html", 2
+    while name.lower() in {other.lower() for other in taken}:
+        name, number = f"{plain}_{number}.html", number + 1
+    return name
+
+
+def feedback(given: Standing, title: str, version: str) -> str:
+    """A student's feedback: points, and for each exercise the verdict, a hint if it is wrong, and the reason for points
+    set by hand.
+    """
+    asked = [mark for mark in given.marks if mark.state != NOT_ASKED]
+    right = sum(mark.state == "right" for mark in asked)
+    said = f"{given.points:g} of {given.of:g} points, {right} of {len(asked)} right."
+    parts = [f"<h1>{escape(given.student)}</h1><p>{escape(title)}: {said} Judged by course {escape(version)}.</p>"]
+    parts += [f"<p>About your hand-in: {escape(said)}.</p>" for said in given.said]
+    notebook = ""
+    for mark in asked:
+        if mark.exercise.notebook != notebook:
+            notebook = mark.exercise.notebook
+            parts.append(f"<h2>{escape(notebook)}</h2>")
+        parts.append(_verdict(mark))
+    return "".join(parts)
+
+
+def _verdict(mark: Mark) -> str:
+    """One exercise of a feedback page."""
+    first, *excerpt = (mark.line or f"{mark.exercise.operation} ({mark.exercise.kernel}): not handed in").splitlines()
+    said = f"{SIGNS[mark.state]} {escape(first)}"
+    said += f"<pre>{escape(chr(10).join(excerpt))}</pre>" if excerpt else ""
+    notes = [f"{mark.points:g} of {mark.weight:g} points"]
+    if mark.override is not None:
+        notes.append(f"set by hand: {mark.reason}")
+    if mark.state == "wrong" and mark.exercise.hint:
+        notes.append(f"Hint: {mark.exercise.hint.strip()}")
+    if mark.attempts:
+        count = sum(mark.attempts.values())
+        notes.append("1 attempt recorded" if count == 1 else f"{count} attempts recorded")
+    return page(said + "".join(f"<br><small>{escape(note)}</small>" for note in notes), mark.state)
+
+
+def write_overview(
+    path: Path, standings: Sequence[Standing], alike: Mapping[str, Comparison], title: str, version: str
+) -> None:
+    """The instructor's page."""
+    text = document(f"Overview: {title}", overview(standings, alike, title, version))
+    write_atomically(path.absolute(), lambda new: new.write_text(text, "utf-8"))
+
+
+def overview(standings: Sequence[Standing], alike: Mapping[str, Comparison], title: str, version: str) -> str:
+    """Exercises × students, mistakes by exercise, students who are stuck, and texts that are alike."""
+    every = [mark for each in standings for mark in each.marks]
+    shares = [each.points / each.of for each in standings if each.of]
+    middle = f", median {100 * statistics.median(shares):.0f} % of the points" if shares else ""
+    students = "1 student" if len(standings) == 1 else f"{len(standings)} students"
+    said = f"<p>{students}{middle}. Judged by course {escape(version)}.</p>"
+    return "".join([
+        f"<h1>Overview: {escape(title)}</h1>{said}",
+        "<h2>Who has what</h2><p>✓ right, ✗ wrong, ○ missing or open, with the number of attempts where recorded.</p>",
+        _who_has_what(standings),
+        "<h2>What goes wrong</h2>" + _mistakes(every),
+        f"<h2>Stuck</h2><p>{STUCK} attempts or more, and none right.</p>" + _stuck(every),
+        "<h2>Alike</h2><p>Texts that have most of their runs of words in common, whatever the names; long ones first. "
+        "Short texts, and what the course writes itself, are left out. Read before you ask.</p>" + _alike(alike),
+        "<h2>About the hand-ins</h2>" + _list(f"{each.student}: {said}" for each in standings for said in each.said),
+    ])  # fmt: skip
+
+
+def _who_has_what(standings: Sequence[Standing]) -> str:
+    """The table of exercises × students."""
+    names = "".join(f'<th style="{UPRIGHT}">{escape(each.student)}</th>' for each in standings)
+    rows = [f"<tr><th></th><th>right</th>{names}</tr>"]
+    for column in zip(*(each.marks for each in standings), strict=True):
+        right, asked = (sum(test(mark.state) for mark in column) for test in ("right".__eq__, NOT_ASKED.__ne__))
+        cells = "".join(_cell(mark) for mark in column)
+        rows.append(f"<tr><td>{escape(column[0].exercise.key)}</td><td>{right}/{asked}</td>{cells}</tr>")
+    return f'<div style="overflow-x:auto"><table>{"".join(rows)}</table></div>'
+
+
+def _cell(mark: Mark) -> str:
+    count = sum(mark.attempts.values()) if mark.attempts else 0
+    tried = f"<small>{count}</small>" if count else ""
+    colour = f' style="color:{COLOURS[mark.state]}"' if mark.state in COLOURS else ""
+    about = escape(f"{mark.student}, {mark.exercise.key}: {STATE_WORDS[mark.state]}")
+    return f'<td{colour} title="{about}">{SIGNS[mark.state]}{tried}</td>'
+
+
+def _mistakes(marks: Sequence[Mark]) -> str:
+    """For each exercise, the number of verdicts of each kind: of what was handed in, and of the attempts."""
+    found: dict[str, tuple[Counter[str], Counter[str]]] = {}
+    for mark in marks:
+        now, tried = found.setdefault(mark.exercise.key, (Counter(), Counter()))
+        if mark.state == "wrong":
+            now[mark.kind] += 1
+        tried.update({kind: n for kind, n in (mark.attempts or {}).items() if kind not in ("right", "open")})
+    rows = "".join(
+        f"<tr><td>{escape(key)}</td><td>{_counted(now)}</td><td>{_counted(tried)}</td></tr>"
+        for key, (now, tried) in found.items()
+        if now or tried
+    )
+    head = "<tr><th>exercise</th><th>handed in</th><th>in attempts</th></tr>"
+    return f"<table>{head}{rows}</table>" if rows else _list(())
+
+
+def _counted(kinds: Counter[str]) -> str:
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    return escape(", ".join(f"{kind_in_words(kind)} {count}×" for kind, count in ordered))
+
+
+def _stuck(marks: Sequence[Mark]) -> str:
+    tried = [(sum(mark.attempts.values()), mark) for mark in marks if mark.attempts and mark.state != "right"]
+    listed = [(count, mark) for count, mark in tried if count >= STUCK]
+    listed.sort(key=lambda item: (-item[0], item[1].student, item[1].exercise.key))
+    return _list(f"{mark.student}: {mark.exercise.key}, {count} attempts" for count, mark in listed)
+
+
+def _alike(alike: Mapping[str, Comparison]) -> str:
+    """A line for each group of texts, of the longest exercises first; and for each exercise who took the course's."""
+    lines = []
+    for key, found in sorted(alike.items(), key=lambda item: (-item[1].length, item[0])):
+        for group in found.groups():
+            shares = [100 * pair.share for pair in found.pairs if pair.one in group]
+            lines.append(f"{key}: {_few(group)}, {min(shares):.0f} to {max(shares):.0f} %")
+    of_the_course = {key: sorted(found.of_the_course) for key, found in alike.items() if found.of_the_course}
+    took = [f"{key}: {_few(names)}" for key, names in of_the_course.items()]
+    left = f"<p>{len(lines) - MOST_GROUPS} more groups stand in the table.</p>" if len(lines) > MOST_GROUPS else ""
+    return f"{_list(lines[:MOST_GROUPS])}{left}<h3>Like the course's own kernel</h3>{_list(took)}"
+
+
+def _few(names: Sequence[str]) -> str:
+    """The names, or the first and how many more."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _list(lines: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if items else "<p>None.</p>"
