@@ -64,8 +64,8 @@ test-gpu: setup
 	@.venv/bin/python tools/test_gpu.py $(if $(PART),--part $(PART)) $(if $(ANEW),--anew)
 
 style: setup
-	.venv/bin/python -m ruff check nncourse nnclassroom nnmarking nnexperiment cuda_on_cpu tests tools book benchmarks pytorch slurm hub notebooks conftest.py
-	.venv/bin/python -m ruff format --check --quiet nncourse nnclassroom nnmarking nnexperiment cuda_on_cpu tests tools book benchmarks pytorch slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff check nncourse fused_epochs nnclassroom nnmarking nnexperiment cuda_on_cpu tests tools book benchmarks pytorch slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff format --check --quiet nncourse fused_epochs nnclassroom nnmarking nnexperiment cuda_on_cpu tests tools book benchmarks pytorch slurm hub notebooks conftest.py
 	.venv/bin/python -m mypy
 	rm -rf build/no_kernels
 

@@ -68,7 +68,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from tests import tiers
+    from tests import registered, tiers
+
+    registered.here()
 
     if config.option.tier not in ("", *tiers.TIERS):
         raise pytest.UsageError(f"--tier: wanted one of {', '.join(tiers.TIERS)}, got {config.option.tier!r}")

@@ -3,7 +3,7 @@
 All train the same network in the same way: sigmoid, mean squared error, stochastic gradient descent, float32, one batch
 per step, data already on the device. (scikit-learn's classifier uses cross-entropy; the work per step is the same.)
 "Fused" is the course's dense_sgd_epoch in one kernel; the course's other contenders call separate operations. "C" is
-the plain C program of epochs/dense_plain.c, the handout's base: in double with gcc -O3; "fast" with
+the plain C program of fused_epochs/dense_plain.c, the handout's base: in double with gcc -O3; "fast" with
 -march=native -ffast-math.
 
 On the CPU a step is repeated on one batch. On the GPU an epoch of different batches is trained: see trainers.py.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks import digits, trainers
+from nncourse.errors import CourseError
 from nnexperiment.trainers import jax_training, pytorch_training
 
 
@@ -102,20 +103,22 @@ def ours(backend_name: str, **overrides: str) -> Callable:
     return prepare
 
 
-def fused(backend_name: str, **overrides: str) -> Callable:
-    """The package's dense_sgd_epoch in one kernel: an epoch of many batches in one call."""
+def fused(kernel: str) -> Callable:
+    """The package's dense_sgd_epoch in one kernel of the CPU: an epoch of many batches in one call."""
 
     def prepare(case: Case) -> tuple[Callable, int]:
-        from nncourse.backend import choose
+        from nncourse.catalogue import find
+        from nncourse.kernels.dense_epoch import DenseArchitecture
         from nncourse.model.network import make_network
 
         if case.operation or case.words:
             raise ValueError(f"dense_sgd_epoch has no {'convolution' if case.words else 'dense layer on its own'}")
-        backend, network = choose(backend_name, **overrides), make_network(case.sizes)
-        parameters = backend.to_device(network.flat_parameters)
-        X, Y = map(backend.to_device, epoch(case))
-        arguments = (parameters, network.architecture, X, Y, case.batch, 0.1)
-        return lambda: backend.dense_sgd_epoch(*arguments), len(X) // case.batch
+        network, (X, Y) = make_network(case.sizes), epoch(case)
+        chosen = find("dense_sgd_epoch")[kernel]
+        if missing := chosen.missing():
+            raise CourseError(f"{kernel} cannot be used here: {missing}")
+        arguments = (network.flat_parameters, DenseArchitecture.of(network), X, Y, case.batch, 0.1)
+        return lambda: chosen(*arguments), len(X) // case.batch
 
     return prepare
 
@@ -167,7 +170,7 @@ C = {"C": "c", "C, float": "c_float", "C, fast": "c_fast", "C, float, fast": "c_
 FIRST, LAST = "channels first", "channels last"
 CPU = {
     "nncourse loops": ours("loops"),
-    **{name: fused("numpy", dense_sgd_epoch=kernel) for name, kernel in C.items()},
+    **{name: fused(kernel) for name, kernel in C.items()},
     "nncourse numpy": either(ours("numpy"), {"": trainers.ours("numpy", "steps")}),
     "nncourse numba": either(ours("numba"), {"": trainers.ours("numba", "steps")}),
     "nncourse numpy, fused": either(fused("numpy"), {"": trainers.ours("numpy", "numpy")}),

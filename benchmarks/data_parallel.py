@@ -15,13 +15,13 @@ from benchmarks.all_reduce import made_streams, on, recorded, replay, timed, usi
 from benchmarks.device_tables import base_seconds
 from benchmarks.several_gpus import command
 from benchmarks.workers import WrongResultError
+from fused_epochs.architecture import chain_of_dense
+from fused_epochs.dense_peers import epoch_function
+from fused_epochs.network import PLAIN
 from nncourse import device as devices
-from nncourse.architecture import DenseArchitecture
 from nncourse.catalogue import find
-from nncourse.epochs.dense import batches, random_targets
-from nncourse.epochs.dense_peers import epoch_function
-from nncourse.epochs.network import PLAIN
 from nncourse.errors import CourseError
+from nncourse.kernels.dense_epoch import DenseArchitecture, batches, random_targets
 from nncourse.kernels.peer.all_reduce import GPUs
 
 ARCHITECTURE = DenseArchitecture((784, 192, 10), ("sigmoid", "softmax"), "categorical_cross_entropy")
@@ -76,7 +76,7 @@ def record(count: int, name: str, batch: int, samples: int, times: list[float]) 
 def streamed_epoch(parameters: Any, architecture: DenseArchitecture, X: Any, Y: Any, batch: int, rate: float) -> None:
     """`streamed` of network_epoch, called as a kernel of dense_sgd_epoch."""
     none = parameters[:0]
-    find("network_epoch")["streamed"](parameters, none, none, architecture.chain, PLAIN, X, Y, batch, rate, 0)
+    find("network_epoch")["streamed"](parameters, none, none, chain_of_dense(architecture), PLAIN, X, Y, batch, rate, 0)
 
 
 def on_one(kernel: Any, data: tuple[np.ndarray, ...], batch: int) -> tuple[np.ndarray, list[float]]:

@@ -97,6 +97,7 @@ def member(rows: int, samples: int, whole: bool) -> int:
 
     from nncourse import device as devices
     from nncourse.backend import choose
+    from nncourse.model.data_parallel import Together
     from nncourse.model.network import make_network
     from nncourse.model.training import train
     from nncourse.parallel.mpi import MPIGroup
@@ -105,9 +106,9 @@ def member(rows: int, samples: int, whole: bool) -> int:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((samples, SIZES[0]), dtype=np.float32)
     Y = np.eye(SIZES[-1], dtype=np.float32)[rng.integers(0, SIZES[-1], samples)]
-    backend = choose("numpy") if whole else choose("numpy", dense_sgd_epoch="steps")
+    backend, plan = choose("numpy"), None if whole else "operations"
     network, batch = make_network(SIZES), rows * group.size
-    history = train(network, X, Y, backend, epochs=EPOCHS, batch_size=batch, group=group)
+    history = train(network, X, Y, backend, epochs=EPOCHS, batch_size=batch, plan=plan, together=Together(group))
     steps = -(-samples // batch)
     exchange = []
     for _ in range(20 if group.size > 1 else 0):

@@ -212,7 +212,7 @@ def measure(
 def of_nncourse(setting: Setting, world: Any, port: int) -> tuple[list[tuple[list[int], Step]], dict[str, str]]:
     """Steps alone and together, with the same network, by the data-parallel epoch of nncourse."""
     from nncourse.group import Alone
-    from nncourse.model.data_parallel import data_parallel_epoch
+    from nncourse.model.data_parallel import Together, data_parallel_epoch
     from nncourse.model.layers import StepPosition
     from nncourse.model.optimizers import SGD
     from nncourse.model.resnet import resnet
@@ -236,7 +236,9 @@ def of_nncourse(setting: Setting, world: Any, port: int) -> tuple[list[tuple[lis
         def step(count: int) -> None:
             # As if all held the same images: a member takes its shard, and never looks at the others' rows.
             order = backend.to_device(np.resize(np.arange(len(X)), count * size))
-            data_parallel_epoch(network, X_there, Y_there, order, size, RATE, backend, optimizer, StepPosition(), group)
+            data_parallel_epoch(
+                network, X_there, Y_there, order, size, RATE, backend, optimizer, StepPosition(), Together(group)
+            )
             devices.synchronise(backend.device)
 
         return step

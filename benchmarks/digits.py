@@ -33,7 +33,7 @@ class Problem(training.Problem):
 def problem_of(case) -> Problem:
     """MNIST, standardised by one mean and one deviation, for images of its size; without its files random pixels."""
     from benchmarks import data, workers
-    from nncourse.epochs.dense import random_targets
+    from nncourse.kernels.dense_epoch import random_targets
     from nncourse.model.network import make_network
 
     network = make_network(case.words, "relu", "categorical_cross_entropy", seed=1)

@@ -10,9 +10,9 @@ from math import ceil
 import numpy as np
 
 from cuda_on_cpu.text import CudaSource
-from nncourse.architecture import DenseArchitecture
+from fused_epochs.dense_one_kernel import ALONE, CLUSTER, CLUSTERS, GRID, MEETING, NEAR, Plan, plan, this_chip
 from nncourse.cuda.launch import launch
-from nncourse.epochs.dense_one_kernel import ALONE, CLUSTER, CLUSTERS, GRID, MEETING, NEAR, Plan, plan, this_chip
+from nncourse.kernels.dense_epoch import DenseArchitecture
 from nncourse.kernels.operation import cuda_beside
 
 MEETINGS = {ALONE: "alone", CLUSTER: "cluster", GRID: "grid", CLUSTERS: "clusters"}

@@ -143,10 +143,11 @@ def part(request: tuple[str, bool, int]) -> dict:
         return machine()
     if name == "floors":
         from benchmarks import floors
+        from nncourse.kernels.dense_epoch import DenseArchitecture
         from nncourse.model.network import make_network
 
         cases = CASES["gpu"].values()
-        return floors.measure([(make_network(case.sizes).architecture, case.batch) for case in cases])
+        return floors.measure([(DenseArchitecture.of(make_network(case.sizes)), case.batch) for case in cases])
     if name == "dense":
         from benchmarks import ladder
 

@@ -11,7 +11,7 @@ from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import Adam, make_schedule
-from nncourse.model.training import train
+from nncourse.model.training import History, train
 
 MNIST = {"epochs": 30, "batch_size": 10, "learning_rate": 3.0}  # as in Nielsen's book, except the initial weights
 # The digits CNN by Adam: the rate, and the schedule as make_schedule() reads it, of two trainings of that many epochs.
@@ -26,8 +26,8 @@ def mnist(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "on
     folder = data_folder("mnist")
     training, test = (datasets.mnist(part, folder) for part in ("train", "test"))
     X, Y = training.X[:MNIST_SAMPLES], training.Y[:MNIST_SAMPLES]
-    backend = choose(backend_name, dense_sgd_epoch=kernel)
-    options = MNIST | {"epochs": epochs, "on_epoch": refuse_slow if backend.device == "gpu" else None}
+    backend = choose(backend_name)
+    options = MNIST | {"epochs": epochs, "plan": kernel, "on_epoch": refuse_slow if backend.device == "gpu" else None}
     found = []
     for seed in range(seeds):
         network = make_network((784, 30, 10), seed=seed)
@@ -55,7 +55,7 @@ def digits(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "o
     does not compute the epochs.
     """
     X, Y, X_test, labels = (array[:samples] for array in standardised_mnist())
-    backend = choose(backend_name, convolutional_adam_epoch=kernel)
+    backend = choose(backend_name)
     found = []
     for rate, schedule in DIGITS:
         stops = sorted({1, epochs}) if schedule == "constant" else [epochs]
@@ -65,10 +65,10 @@ def digits(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "o
             for stop in stops:
                 history = train(
                     network, X, Y, backend, epochs=stop - done, batch_size=DIGITS_BATCH, optimizer=optimizer,
-                    schedule=make_schedule(schedule, rate), seed=seed, epochs_done=done,
+                    learning_rate=make_schedule(schedule, rate), seed=seed, plan=kernel, after=History(before=done),
                 )  # fmt: skip
-                if history.kernel != kernel:
-                    raise FailedError(f"wanted epochs by {kernel}, got {history.kernel}: {history.note}")
+                if history.plan != kernel:
+                    raise FailedError(f"wanted epochs by {kernel}, got {history.plan}: {history.note}")
                 done, seconds = stop, seconds + history.seconds
                 outputs = network.predict(X_test, backend)
                 right = outputs.argmax(axis=1) == backend.to_device(labels)
@@ -83,7 +83,7 @@ def refuse_slow(epoch) -> None:
         raise FailedError(f"epoch {epoch.number} took {epoch.seconds:.1f} s; wanted less than {SLOW:.0f} s")
 
 
-BACKENDS = (("numpy", {}), ("numba", {}), ("cuda", {"dense_sgd_epoch": "one_kernel"}))
+BACKENDS = (("numpy", None), ("numba", None), ("cuda", "one_kernel"))  # and the plan, or the first that fits
 
 
 def credit_card(epochs: int, backends=BACKENDS) -> list:
@@ -97,14 +97,14 @@ def credit_card(epochs: int, backends=BACKENDS) -> list:
         data = datasets.generate("credit_card_standin")
     X = datasets.fit_scaling(data.X, "standardization").apply(data.X)
     found = []
-    for name, overrides in backends:
-        backend = choose(name, **overrides)
-        train(make_network((30, 60, 10, 1)), X[:100], data.Y[:100], backend, **CREDIT_CARD | {"epochs": 1})  # compiles
+    for name, plan in backends:
+        backend, options = choose(name), CREDIT_CARD | {"plan": plan}
+        train(make_network((30, 60, 10, 1)), X[:100], data.Y[:100], backend, **options | {"epochs": 1})  # compiles
         network = make_network((30, 60, 10, 1))
-        history = train(network, X, data.Y, backend, **CREDIT_CARD | {"epochs": epochs})
+        history = train(network, X, data.Y, backend, **options | {"epochs": epochs})
         found.append(
             {
-                "backend": " ".join([name, *overrides.values()]),
+                "backend": " ".join(filter(None, (name, plan))),
                 "data": data.name,
                 "samples": len(X),
                 "epochs": epochs,

@@ -77,8 +77,8 @@ def contenders() -> dict:
     """By name: the course's steps, launched from Python and recorded, by two backends; PyTorch's."""
     found = {}
     for prefix, backend in (("", package_backend()), ("naive, ", naive_backend())):
-        for word, record in (("launched", False), ("recorded", True)):
-            found[f"{OURS}{prefix}{word}"] = own(backend, record=record)
+        for word, plan in (("launched", "operations"), ("recorded", "recorded")):
+            found[f"{OURS}{prefix}{word}"] = own(backend, plan=plan)
     graph = pytorch_training.graph(pytorch_training.eager_step)
     return found | {"PyTorch eager": pytorch_training.eager("cuda"), "PyTorch graph": graph}
 
@@ -86,7 +86,7 @@ def contenders() -> dict:
 def package_backend():
     from nncourse.backend import choose
 
-    return choose("cuda", dense_sgd_epoch="steps")
+    return choose("cuda")
 
 
 def naive_backend():

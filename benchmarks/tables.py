@@ -200,7 +200,7 @@ def _base(records: list[dict]) -> list[str]:
 def _over_base(medians: dict[str, dict[str, float]], how: str) -> list[str]:
     """A row per contender, a column per case: its time, and its speedup over the plain C program."""
     said = (
-        "The handout's base: training by a plain C program (`nncourse/epochs/dense_plain.c`), in double or in "
+        "The handout's base: training by a plain C program (`fused_epochs/dense_plain.c`), in double or in "
         f"float, `gcc -O3`; fast: `-march=native -ffast-math`. {how} In brackets: speedup over C in double."
     )
     rows = []

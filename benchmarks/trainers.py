@@ -11,8 +11,11 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.workers import WrongResultError
+from fused_epochs.architecture import architecture_of
+from fused_epochs.planner import operations_for
 from nncourse.calls import ADAM
-from nncourse.epochs.dense import random_targets
+from nncourse.catalogue import find
+from nncourse.kernels.dense_epoch import random_targets
 from nnexperiment.trainers.training import DisagreesError, Problem, Trainer, error_of, timed
 
 RATE = 2.0
@@ -53,10 +56,10 @@ def ours(backend_name: str, kernel: str) -> Callable[[Problem], Trainer]:
         from nncourse import device as devices
         from nncourse.backend import choose
         from nncourse.model.optimizers import Adam
-        from nncourse.model.training import fused_epochs, train_step_by_step
+        from nncourse.model.plans import train_step_by_step
 
-        operation = fused_epochs(problem.network, problem.optimizer)[0][0]
-        backend, optimizer = choose(backend_name, **{operation: kernel}), problem.new_optimizer
+        operation = find(operations_for(problem.network, problem.optimizer)[0][0])
+        backend, optimizer = choose(backend_name), problem.new_optimizer
         network, X, Y = problem.network.on(backend), backend.to_device(problem.X), backend.to_device(problem.Y)
         there = network.flat_parameters
         optimizer.state = {name: backend.to_device(np.zeros_like(problem.parameters)) for name in optimizer.remembers}
@@ -74,8 +77,8 @@ def ours(backend_name: str, kernel: str) -> Callable[[Problem], Trainer]:
             else:
                 state = [optimizer.state[name] for name in optimizer.remembers]
                 more = (optimizer.steps, *ADAM.values()) if isinstance(optimizer, Adam) else ()
-                given = network.architecture, X[rows], Y[rows], problem.batch, problem.rate
-                getattr(backend, operation)(there, *state, *given, *more)
+                given = architecture_of(network), X[rows], Y[rows], problem.batch, problem.rate
+                operation[kernel](there, *state, *given, *more)
                 optimizer.steps += steps
             if backend.device == "gpu":
                 import cupy

@@ -6,6 +6,7 @@ from .errors import CourseError as CourseError
 from .group import ALONE as ALONE
 from .kernels.kernel import Kernel as Kernel
 from .model import metrics as metrics
+from .model.data_parallel import Together as Together
 from .model.network import backpropagation as backpropagation
 from .model.network import cost_of as cost_of
 from .model.network import forward as forward
@@ -20,6 +21,8 @@ from .model.optimizers import constant as constant
 from .model.optimizers import cosine_decay as cosine_decay
 from .model.optimizers import exponential_decay as exponential_decay
 from .model.optimizers import step_decay as step_decay
+from .model.training import History as History
+from .model.training import ProgressBar as ProgressBar
 from .model.training import evaluate as evaluate
 from .model.training import train as train
 

@@ -1,24 +1,29 @@
 """choose(): one kernel for every operation. Networks are passed a Backend; there is no hidden default."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from nncourse import device as devices
 from nncourse.calls import Calls
-from nncourse.catalogue import EPOCHS, epochs, find, operations
+from nncourse.catalogue import find, operations
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
-GRADIENT = "network_gradient"  # it computes steps of networks and optimizers that have no kernel for a fused epoch
-# The kernel of fused epochs for each backend. The others train step by step.
-EPOCH_KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}
 YOURS = "yours"  # the note for a kept kernel, to be read, not compared
-STEPS = "steps"  # in place of a fused epoch's kernel: step by step, by the backend's other kernels
+# Operations that earlier versions let a backend choose, and that are the plans of train() today.
+OLD_OPERATIONS = (
+    "dense_sgd_epoch",
+    "convolutional_sgd_epoch",
+    "convolutional_adam_epoch",
+    "network_epoch",
+    "network_gradient",
+)
+OLD_CHOICES = {"steps": "operations"}  # their kernels that have another name as a plan
 
 
 # A function of operations and a device. Returns, by operation, the kept kernels to use, and why others are not used.
@@ -33,8 +38,7 @@ class Backend(Calls):
     notes: for readers, by operation: why a kernel is not of the chosen family.
     yours, asked, unused: operations with a kept kernel; with a kernel chosen by name; with a kept kernel that is not
         used.
-    fused: the name of the kernels for fused epochs.
-    asked_epochs: kernels for fused epochs that were chosen by name; None: train step by step.
+    fusable: whether a plan of train() may compute several operations in one call: all kernels are the backend's own.
 
     Only a kept `algorithm_1` has a kernel here: it is then called for each step, and calls the other kernels.
     """
@@ -46,23 +50,12 @@ class Backend(Calls):
     yours: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
     unused: frozenset[str] = frozenset()
-    fused: str = STEPS
-    asked_epochs: Mapping[str, Kernel | None] = field(default_factory=dict)
+    fusable: bool = False
 
     def __post_init__(self) -> None:
         for name, kernel in self.kernels.items():
             call = kernel if isinstance(kernel, CudaKernel) else kernel.function  # saves a Python call
             object.__setattr__(self, name, call)
-
-    @cached_property
-    def epochs(self) -> Mapping[str, Kernel]:
-        """The kernels for fused epochs, imported at first use. Without one, training goes step by step."""
-        return {} if self.fused == STEPS and not self.asked_epochs else WholeEpochs(self)
-
-    def __getattr__(self, name: str) -> Any:
-        if _is_whole(name) and name in self.epochs:
-            return self.epochs[name]
-        raise AttributeError(name)
 
     def to_device(self, array: Any) -> Any:
         """`array` on this backend's device."""
@@ -70,10 +63,7 @@ class Backend(Calls):
 
     def __str__(self) -> str:
         lines = [f"backend {self.name} on the {self.device.upper()}"]
-        kernels = {**self.kernels, **self.epochs}
-        rows = [(name, kernel.name, kernel.where) for name, kernel in kernels.items()]
-        known = epochs(gpu=self.device == "gpu")
-        rows += [(name, STEPS, "by the kernels above") for name in known if name not in kernels]
+        rows = [(name, kernel.name, kernel.where) for name, kernel in self.kernels.items()]
         width = max(len(name) for name, _, _ in rows)
         for name, kernel, where in rows:
             lines.append(f"  {name:<{width}} {kernel:<8} {where}  {self.notes.get(name, '')}".rstrip())
@@ -92,33 +82,6 @@ class Through(Calls):
             setattr(self, name, partial(call, kernel))
 
 
-class WholeEpochs(Mapping[str, Kernel]):
-    """Backend.epochs, if there may be any."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-
-    def __getitem__(self, name: str) -> Kernel:
-        asked, kind = self.backend.asked_epochs, name.partition("_")[0]
-        known = epochs([kind], self.backend.device == "gpu") if _is_whole(name) and kind in EPOCHS else {}
-        here = known[name].kernels if name in known else {}
-        kernel = asked[name] if name in asked else here.get(self.backend.fused)
-        if kernel is None:
-            raise KeyError(name)
-        return kernel
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in epochs() if name in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def _is_whole(name: str) -> bool:
-    """Whether an operation with this name computes an epoch or the gradient of a network in one call."""
-    return name == GRADIENT or name.endswith("_epoch")
-
-
 def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrides: str | Kernel) -> Backend:
     """A backend: one kernel for every operation, all on one device.
 
@@ -127,8 +90,7 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
     kept: a function that returns kernels to use instead; nnclassroom's choose() passes a student's.
     overrides: a kernel for an operation, or its name.
 
-    Fused epochs are computed by one fused kernel if there is one. Training goes step by step if a kernel of an
-    operation is chosen or kept, or on request: choose("numpy", dense_sgd_epoch="steps").
+    Where no kernel is chosen or kept, train() may compute several operations in one call: see its plans.
 
     Raises CourseError for unknown names, for mixed devices, and for a missing GPU.
 
@@ -142,9 +104,13 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
     if device == "gpu" and not emulate and not devices.gpu_available():
         raise CourseError(f"the backend {name} needs a GPU: {devices.why_no_gpu()}; wanted loops, numpy or numba here")
     known = operations()
-    wholes = epochs() if overrides.keys() - known.keys() else {}
-    for operation_name in overrides:
-        refuse_unknown("an operation", operation_name, known | wholes)
+    for operation_name, chosen in overrides.items():
+        if operation_name in OLD_OPERATIONS:
+            plan = chosen.name if isinstance(chosen, Kernel) else OLD_CHOICES.get(chosen, chosen)
+            raise CourseError(
+                f'{operation_name} is a plan of training now: write train(…, plan="{plan}"), or --plan {plan}'
+            )
+        refuse_unknown("an operation", operation_name, known)
     kernels: dict[str, Kernel] = {}
     notes: dict[str, str] = {}
     for operation in known.values():
@@ -158,21 +124,14 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
     for operation in known.values():  # a fused operation would run instead of the kernel that you chose
         if operation.name not in chosen_by_you and not chosen_by_you.isdisjoint(operation.fuses):
             del kernels[operation.name]
-    asked_epochs: dict[str, Kernel | None] = {}
     for operation_name, chosen in overrides.items():
         notes[operation_name] = "asked for"
-        if operation_name in wholes and chosen == STEPS:
-            asked_epochs[operation_name] = None
-            continue
         kernel = chosen if isinstance(chosen, Kernel) else find(operation_name)[chosen]
         if kernel.operation.name != operation_name:
             got = f"{kernel.name}, one of {kernel.operation.name}"
             raise CourseError(f"wanted a kernel of {operation_name}, such as {operation_name}={name}; got {got}")
         _refuse_unusable(kernel, name, device, emulate)
-        (asked_epochs if operation_name in wholes else kernels)[operation_name] = kernel
-    if None in asked_epochs.values():
-        asked_epochs.setdefault(GRADIENT, None)  # steps are those of the operations
-    step_by_step = emulate or kept or not overrides.keys().isdisjoint(known)
+        kernels[operation_name] = kernel
     return Backend(
         f"{name} (emulated)" if emulate else name,
         "cpu" if emulate else device,
@@ -181,8 +140,7 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
         yours=frozenset(own.keys() - overrides.keys()),
         asked=frozenset(overrides),
         unused=frozenset(refused.keys() - overrides.keys()),
-        fused=STEPS if step_by_step else EPOCH_KERNELS.get(name, STEPS),
-        asked_epochs=MappingProxyType(asked_epochs),
+        fusable=not (emulate or kept or overrides),
     )
 
 

@@ -1,4 +1,4 @@
-"""Every operation of the networks, by topic: the table of contents of kernels/ and epochs/."""
+"""Every operation of the networks, by topic: the table of contents of kernels/."""
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -14,21 +14,16 @@ OTHERS = ("layernorm", "residual", "update", "confusion")
 TOPICS = ("neuron", "activations", "dense", "cost", "backpropagation", *IMAGES, *OTHERS)
 
 
-# The modules of epochs/ by kind of network: those for the backends numpy and numba, and the others.
-EPOCHS = {
-    "dense": (("dense", "dense_cpu"), ("dense_plain", "dense_one_kernel")),
-    "convolutional": (
-        ("convolutional", "convolutional_cpu", "gradient_loops"),
-        ("convolutional_one_kernel",),
-    ),
-    "network": (("gradient", "gradient_cpu", "gradient_loops"), ("network", "dense_one_kernel", "streamed")),
-}
+GROUP, FUSED = "nncourse.operations", "fused_epochs"  # of entry points; the package whose topics are added
 
 
-def epoch_topics(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> tuple[ModuleType, ...]:
-    """The modules of epochs/, imported at first use. Without `gpu` only those for the backends numpy and numba."""
-    names = [name for kind in kinds for part in EPOCHS[kind][: 1 + gpu] for name in part]
-    return tuple(import_module(f"nncourse.epochs.{name}") for name in dict.fromkeys(names))
+def epoch_topics() -> tuple[ModuleType, ...]:
+    """The modules of the operations that compute a whole epoch or gradient, which no backend has kernels for."""
+    from nncourse.entry_points import added
+    from nncourse.kernels import dense_epoch
+
+    fused = added(GROUP, FUSED)
+    return (dense_epoch, *(() if isinstance(fused, str) else fused.topics()))
 
 
 def defined_in(modules: Iterable[ModuleType]) -> dict[str, Operation]:
@@ -53,14 +48,9 @@ def operations() -> dict[str, Operation]:
     return defined_in(topics())
 
 
-def epochs(kinds: Iterable[str] = EPOCHS, gpu: bool = True) -> dict[str, Operation]:
-    """The operations that compute an epoch, or the gradient of a network, in one call. A backend need not have kernels.
-
-    kinds: of networks: the first words of the operations' names.
-    gpu: False for the kernels numpy and numba alone, which import faster.
-    """
-    found, wanted = defined_in(epoch_topics(kinds, gpu)), set(kinds)
-    return {name: operation for name, operation in found.items() if name.partition("_")[0] in wanted}
+def epochs() -> dict[str, Operation]:
+    """The operations that compute a whole epoch or gradient, by name: no backend has kernels for them."""
+    return defined_in(epoch_topics())
 
 
 def find(name: str) -> Operation:

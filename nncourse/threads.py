@@ -15,8 +15,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Any, NamedTuple
 
@@ -122,6 +123,7 @@ class Threads:
     """
 
     def __init__(self, flops: float, exactly: int | None = None, most: int = MOST):
+        exactly = _asked.get() if exactly is None else exactly
         if exactly is not None and exactly < 1:
             raise CourseError(f"wanted at least 1 thread, got {exactly}")
         self.flops, self.exactly = flops, exactly
@@ -199,6 +201,17 @@ class Threads:
             other.result()  # raises what the call has raised
 
 
+@contextmanager
+def asked(count: int | None) -> Iterator[None]:
+    """In this block all Threads take this number, in place of as many as pay; None changes nothing."""
+    before = _asked.set(_asked.get() if count is None else count)
+    try:
+        yield
+    finally:
+        _asked.reset(before)
+
+
+_asked: ContextVar[int | None] = ContextVar("_asked", default=None)
 _block: ContextVar[Threads | None] = ContextVar("_block", default=None)  # the innermost around what runs now
 
 

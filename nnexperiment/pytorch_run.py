@@ -14,7 +14,7 @@ from nncourse import device as devices
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
 from nncourse.group import Group, total
-from nncourse.model.data_parallel import parts_of_epoch
+from nncourse.model.data_parallel import Together, parts_of_epoch
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network
@@ -64,7 +64,7 @@ class PyTorchTraining(Training):
         torch = pytorch()
         optimizer = torch.optim.SGD(self.network.model.parameters(), rate)
         there = order if isinstance(self.X, HostSamples) else self.backend.to_device(order)
-        parts = parts_of_epoch(len(order), self.job.batch, self.group)
+        parts = parts_of_epoch(len(order), self.job.batch, Together(self.group))
         pieces = [there[part.rows] for part in parts]
         for part, rows, samples in zip(parts, pieces, in_turn(self.X, pieces), strict=True):
             if self.on_rows:

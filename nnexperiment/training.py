@@ -9,7 +9,7 @@ from nncourse import datasets
 from nncourse import device as devices
 from nncourse.calls import Array, Calls
 from nncourse.group import Group, total
-from nncourse.model.data_parallel import data_parallel_epoch, own_pieces
+from nncourse.model.data_parallel import Together, data_parallel_epoch, own_pieces
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_pieces, placed
 from nncourse.model.network import Network, training_step
@@ -79,9 +79,7 @@ class Training:
             self.backend,
             self.optimizer,
             position,
-            self.group,
-            shares=self.shares,
-            on_rows=self.on_rows,
+            Together(self.group, self.shares, on_rows=self.on_rows),
             alike=self.job.alike,
         )
 

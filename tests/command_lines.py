@@ -77,7 +77,7 @@ WRONG = [
     f"{TRAIN} --optimizer adam --momentum 0.9",
     *(f"{TRAIN} --optimizer adam {text}" for text in ("--beta 0.9", "--beta1 1", "--beta2 -0.1", "--epsilon 0")),
     f"{TRAIN} --beta 0.9",
-    f"{TRAIN} --optimizer adam --use dense_sgd_epoch=numpy",
+    f"{TRAIN} --optimizer adam --plan numpy",
     *(f"{TRAIN} --schedule {text}" for text in ("linear", "step", "step,0,0.5", "step,2,nan")),
     *(f"{TRAIN} --schedule {text}" for text in ("exponential,2", "cosine,x")),
     f"{TRAIN} --optimizer adam --model new.m",

@@ -15,7 +15,7 @@ from nncourse import backend as backends
 from nncourse import device
 from nncourse.backend import choose
 from nncourse.calls import Calls
-from nncourse.catalogue import epochs, operations
+from nncourse.catalogue import operations
 from nncourse.kernels.cost import mse
 from nncourse.kernels.dense import dense_forward
 from nncourse.kernels.operation import CudaKernel, Kernel
@@ -38,8 +38,7 @@ def test_a_backend_has_one_kernel_for_each_operation(name):
     backend = choose(name)
     assert (backend.name, backend.device) == (name, "cpu")
     assert list(backend.kernels) == [*operations()]
-    assert list(backend.epochs) == ([*epochs(gpu=False)] if name != "loops" else [])
-    for operation, kernel in {**backend.kernels, **backend.epochs}.items():
+    for operation, kernel in backend.kernels.items():
         assert kernel.operation.name == operation
         assert kernel.device == "cpu"
         assert kernel.name == name or "borrowed" in backend.notes[operation]
@@ -105,7 +104,7 @@ def test_the_cuda_backend_takes_only_kernels_that_repeat_themselves(monkeypatch)
     monkeypatch.setattr(mse, "kernels", last)  # as if the one with float atomics were the fastest
     backend = choose("cuda", emulate=True)
     assert backend.device == "cpu" and "emulated" in backend.name
-    assert "dense_sgd_epoch" not in backend.epochs
+    assert not backend.fusable
     assert all(kernel.cuda and kernel.deterministic for kernel in backend.kernels.values())
     assert backend.kernels["mse"].name != "atomic"
     assert choose("cuda", emulate=True, mse="atomic").kernels["mse"].name == "atomic"
@@ -126,11 +125,8 @@ def test_a_backend_is_immutable():
 @pytest.mark.parametrize("name", CPU)
 def test_repr_names_every_operation_its_kernel_and_where_it_is_written(name):
     lines = [line.split() for line in repr(choose(name)).splitlines()[1:]]
-    assert [line[0] for line in lines] == [*operations(), *epochs(gpu=False)]
+    assert [line[0] for line in lines] == [*operations()]
     for operation, kernel, where, *_ in lines:
-        if kernel == "steps":
-            assert name == "loops" and operation in epochs()
-            continue
         assert kernel in find(operation).kernels
         file, _, number = where.partition(":")
         assert (backends.__file__.removesuffix("backend.py") + file) and int(number) > 0
@@ -155,7 +151,7 @@ def test_a_kernel_itself_may_be_asked_for():
     own = Kernel(dense_forward, "mine", "cpu", "here:1", lambda A, W, b: A @ W.T + 7)
     backend = choose("numpy", dense_forward=own)
     assert backend.kernels["dense_forward"] is own and backend.notes["dense_forward"] == "asked for"
-    assert "dense_sgd_epoch" not in backend.epochs  # else it would not be used
+    assert not backend.fusable  # else it would not be used
     assert backend.dense_forward(np.ones((1, 2)), np.ones((1, 2)), None) == [[9]]
     assert "mine" in repr(backend) and "here:1" in repr(backend)
 

@@ -15,13 +15,12 @@ from benchmarks import compare, floors, gpu, ladder, learning, saved, tables, tr
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
 from cuda_on_cpu import nvrtc
 from cuda_on_cpu.text import CudaSource
+from fused_epochs import dense_one_kernel
+from fused_epochs.dense_one_kernel import CLUSTER, CLUSTERS, GRID, Chip, plan
+from fused_epochs.dense_plain import why_not
 from nnclassroom.judge import check
 from nncourse import device
-from nncourse.architecture import DenseArchitecture
-from nncourse.epochs import dense_one_kernel
-from nncourse.epochs.dense import dense_sgd_epoch
-from nncourse.epochs.dense_one_kernel import CLUSTER, CLUSTERS, GRID, Chip, plan
-from nncourse.epochs.dense_plain import why_not
+from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch
 from nnexperiment.trainers import jax_training, pytorch_training
 from nnexperiment.trainers.training import CHECKED, Trainer
 
@@ -203,7 +202,7 @@ def test_some_steps_of_an_epoch_may_be_timed():
 
 
 def epoch(parameters, problem, X, Y, rate=trainers.RATE):
-    dense_sgd_epoch["numpy"](parameters, problem.architecture, X, Y, problem.batch, rate)
+    dense_sgd_epoch["numpy"](parameters, DenseArchitecture.of(problem.network), X, Y, problem.batch, rate)
 
 
 def wrong_rate(parameters, problem, X, Y):
@@ -285,8 +284,8 @@ def test_the_ladder_on_the_cpu():
 def test_learning_on_the_cpu(real_data):
     (found,) = learning.mnist(1, 1, "numpy", "numpy")
     assert found["accuracy"] > 0.85 and found["seconds"] > 0
-    first, second = learning.credit_card(1, (("numpy", {}), ("numpy", {"dense_sgd_epoch": "steps"})))
-    assert second["backend"] == "numpy steps" and first["cost"] == pytest.approx(second["cost"], rel=1e-3)
+    first, second = learning.credit_card(1, (("numpy", None), ("numpy", "operations")))
+    assert second["backend"] == "numpy operations" and first["cost"] == pytest.approx(second["cost"], rel=1e-3)
 
 
 def test_without_data_mnist_is_left_out(monkeypatch, tmp_path):

@@ -7,8 +7,9 @@ import pytest
 
 from benchmarks import convolutions, digits, learning, trainers
 from benchmarks.contenders import CPU, Case
+from fused_epochs.architecture import architecture_of
+from fused_epochs.convolutional import convolutional_adam_epoch
 from nncourse.calls import ADAM
-from nncourse.epochs.convolutional import convolutional_adam_epoch
 from nnexperiment.trainers import jax_training, pytorch_training
 from nnexperiment.trainers.training import CHECKED, TOLERANCE, DisagreesError, Trainer, timed
 
@@ -26,7 +27,7 @@ def reference(problem):
     """The parameters after an epoch."""
     before, X, Y = (array.astype(np.float64) for array in (problem.parameters, problem.X, problem.Y))
     state = before, np.zeros_like(before), np.zeros_like(before)
-    given = problem.architecture, X, Y, problem.batch, digits.RATE, 0, *ADAM.values()
+    given = architecture_of(problem.network), X, Y, problem.batch, digits.RATE, 0, *ADAM.values()
     return convolutional_adam_epoch.reference(*state, *given)[0]
 
 
@@ -75,8 +76,8 @@ def slightly_wrong(what):
 
         def train(steps):
             rows = slice(steps * problem.batch)
-            given = problem.architecture, problem.X[rows], problem.Y[rows], *options.values(), *ADAM.values()
-            convolutional_adam_epoch["numpy"](*state, *given)
+            given = architecture_of(problem.network), problem.X[rows], problem.Y[rows]
+            convolutional_adam_epoch["numpy"](*state, *given, *options.values(), *ADAM.values())
 
         return Trainer(begin, timed(train), lambda: state[0])
 

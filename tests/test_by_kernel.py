@@ -13,6 +13,7 @@ from nnclassroom.exercises.nb12 import all_reduce
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
+from nncourse.model.data_parallel import Together
 from nncourse.model.network import make_network
 from nncourse.model.training import train
 from nncourse.parallel.by_kernel import ByKernel
@@ -23,7 +24,7 @@ def learn(group):
     rng = np.random.default_rng(2)
     X, Y = rng.standard_normal((43, 6), dtype=np.float32), np.eye(3, dtype=np.float32)[rng.integers(0, 3, 43)]
     network = make_network((6, 8, 3), "tanh", "categorical_cross_entropy", seed=group.rank)
-    train(network, X, Y, choose("numpy"), epochs=2, batch_size=10, group=group)
+    train(network, X, Y, choose("numpy"), epochs=2, batch_size=10, together=Together(group))
     return network.flat_parameters
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fused_epochs import (
+from epoch_networks import (
     DIGITS,
     NETWORKS,
     architecture,
@@ -15,13 +15,14 @@ from fused_epochs import (
     mutant,
     takes_the_first_of_equals,
 )
+from trainings import by_steps
 
+from fused_epochs import convolutional_cpu, gradient_loops  # noqa: F401  (it registers the kernels `numba`)
+from fused_epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from fused_epochs.gradient import UNDECIDED
 from nnclassroom.judge import check
 from nncourse.backend import choose
 from nncourse.calls import ADAM
-from nncourse.epochs import convolutional_cpu, gradient_loops  # noqa: F401  (it registers the kernels `numba`)
-from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.epochs.gradient import UNDECIDED
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import train
@@ -150,14 +151,13 @@ def test_epochs_are_those_of_the_separate_operations(kernel, optimizer, rng):
     words = "image2x8x8,conv3x3same,conv4x2s2p1,pool2,9,3"
     X = rng.standard_normal((50, 2, 8, 8), dtype=np.float32)
     Y = np.eye(3, dtype=np.float32)[rng.integers(0, 3, 50)]
-    names = ("convolutional_sgd_epoch", "convolutional_adam_epoch")
     found = []
     for chosen in (kernel, "steps"):
         network, changes = make_network(words, "tanh", "categorical_cross_entropy", seed=3), optimizer()
-        backend = choose("numpy", **dict.fromkeys(names, "steps")) if chosen == "steps" else choose(kernel)
+        backend = by_steps("numpy") if chosen == "steps" else choose(kernel)
         options = {"epochs": 2, "batch_size": 8, "learning_rate": 0.02, "seed": 5}
         history = train(network, X, Y, backend, optimizer=changes, **options)
-        assert history.kernel == chosen and changes.steps == 14
+        assert history.plan == {"steps": "operations"}.get(chosen, chosen) and changes.steps == 14
         found.append([network.flat_parameters, *changes.state.values()])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-5)

@@ -4,16 +4,16 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fused_epochs import DIGITS, SAME_2, SAME_3, architecture
+from epoch_networks import DIGITS, SAME_2, SAME_3, architecture
 from refusals import refused
 
 from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
+from fused_epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from fused_epochs.convolutional_one_kernel import adam, layout, sgd, source
+from fused_epochs.dense_one_kernel import Chip
 from nnclassroom.judge import check
 from nncourse import device
 from nncourse.calls import ADAM
-from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.epochs.convolutional_one_kernel import adam, layout, sgd, source
-from nncourse.epochs.dense_one_kernel import Chip
 from nncourse.errors import DoesNotFitError
 
 H200 = Chip(227 * 1024, 132, True)
@@ -68,7 +68,7 @@ def test_a_block_takes_a_sample_where_there_are_enough():
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(architecture, batch, chip):
-    assert "convolutional_adam_epoch=steps" in refused(layout, architecture, batch, True, chip, kind=DoesNotFitError)
+    assert "take the plan operations" in refused(layout, architecture, batch, True, chip, kind=DoesNotFitError)
 
 
 @pytest.mark.skipif(why_no_nvrtc() is not None, reason="no NVRTC")

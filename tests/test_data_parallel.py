@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from processes import in_processes
+from trainings import by_steps
 
 from nncourse import datasets
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE
 from nncourse.model import metrics
-from nncourse.model.data_parallel import data_parallel_epoch, shared_gradient
+from nncourse.model.data_parallel import Together, data_parallel_epoch, shared_gradient
 from nncourse.model.image_layers import WithoutParameters
 from nncourse.model.layers import Dense, Forward, StepPosition
 from nncourse.model.network import Network, backpropagation, make_network
@@ -39,7 +40,6 @@ TRAININGS += [("dropout", "momentum"), ("images", "Adam"), ("statistics", "SGD")
 SHARES = {1: (2.0,), 2: (0.7, 0.3), 4: (0.1, 0.5, 0.0, 0.4)}
 # The largest difference of a parameter that rounding makes in so many steps: 5·10⁻⁷ here; wrong weights make 2·10⁻².
 ROUNDING = 1e-5
-WHOLE_EPOCHS = ("dense_sgd_epoch", "convolutional_sgd_epoch", "convolutional_adam_epoch")
 NUMPY = choose("numpy")
 
 
@@ -63,8 +63,8 @@ def trained(group, backend, words: str, kind: str, shares=None, **options) -> di
     X, Y = data(words)
     held = X[:5], Y[:5]
     options = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": rate, "validation": held, "seed": 7} | options
-    options = {"synchronise": "batchnorm" in words} | options
-    history = train(network, X, Y, backend, optimizer=optimizer, group=group, shares=shares, **options)
+    together = Together(group, shares, options.pop("synchronise", "batchnorm" in words))
+    history = train(network, X, Y, backend, optimizer=optimizer, together=together, **options)
     return {
         "parameters": network.flat_parameters,
         "statistics": network.flat_statistics,
@@ -73,7 +73,7 @@ def trained(group, backend, words: str, kind: str, shares=None, **options) -> di
         "costs": history.costs,
         "validation_costs": history.validation_costs,
         "stopped": history.stopped,
-        "kernel": history.kernel,
+        "plan": history.plan,
         "confusion": metrics.confusion(network, X, Y, backend, group),
         "few": metrics.confusion(network, X[:3], Y[:3], backend, group),
         "cost": evaluate(network.on(backend), *map(backend.to_device, held), backend, group),
@@ -100,7 +100,7 @@ def everything_and_accuracy(group) -> tuple[dict, float]:
 
 @pytest.fixture(scope="module")
 def one_device():
-    backend = choose("numpy", **dict.fromkeys(WHOLE_EPOCHS, "steps"))
+    backend = by_steps("numpy")
     found = {(name, kind): trained(ALONE, backend, NETWORKS[name], kind) for name, kind in TRAININGS}
     return found | {"not finite": trained(ALONE, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)}
 
@@ -110,7 +110,7 @@ def compare(results: Sequence[dict], one_device: dict, rounding: float = ROUNDIN
         alone = one_device["statistics", "SGD"] if key == "apart" else one_device[key[:2] if len(key) == 3 else key]
         for other in results:
             same_bits(other[key], first, key)
-        assert first["kernel"] in ("steps", "recorded_steps") or len(results) == 1
+        assert first["plan"] in ("operations", "recorded") or len(results) == 1
         assert first["steps"] == alone["steps"] and first["stopped"] == alone["stopped"]
         if key == "not finite":
             np.testing.assert_array_equal(first["parameters"], alone["parameters"])  # those of the beginning
@@ -138,7 +138,7 @@ def same_bits(found: dict, first: dict, about) -> None:
         assert found[name].tobytes() == first[name].tobytes(), about
     bits = [{name: array.tobytes() for name, array in each["state"].items()} for each in (found, first)]
     assert bits[0] == bits[1], about
-    for name in ("steps", "stopped", "kernel"):
+    for name in ("steps", "stopped", "plan"):
         assert found[name] == first[name]
     for name in ("costs", "validation_costs", "cost", "confusion", "few"):
         np.testing.assert_array_equal(found[name], first[name])
@@ -160,12 +160,12 @@ def accuracy_on_digits(group) -> float:
     X = digits.X / np.float32(16)
     network = make_network("64,30,dropout0.1,10", "relu", "categorical_cross_entropy")
     options = {"epochs": 6, "batch_size": 100, "learning_rate": 0.2, "optimizer": SGD(momentum=0.9)}
-    train(network, X[:1400], digits.Y[:1400], NUMPY, group=group, **options)
+    train(network, X[:1400], digits.Y[:1400], NUMPY, together=Together(group), **options)
     return metrics.accuracy(metrics.confusion(network, X[1400:], digits.Y[1400:], NUMPY, group))
 
 
 def test_gpus_learn_what_one_gpu_learns(gpus):
-    backend = choose("cuda", **dict.fromkeys(WHOLE_EPOCHS, "steps"))
+    backend = by_steps("cuda")
     alone = {(name, kind): trained(ALONE, backend, NETWORKS[name], kind) for name, kind in TRAININGS}
     alone["not finite"] = trained(ALONE, backend, NETWORKS["dense"], "SGD", learning_rate=1e30)
     compare(in_processes(everything, gpus, kind="nccl", limit=250), alone)
@@ -218,8 +218,8 @@ def test_unequal_shards_learn_what_one_device_does_if_weighted_by_rows_and_not_i
         network, optimizer = network_of(NETWORKS[words]), SGD()
         for epoch in range(3):
             order, position = np.random.default_rng(epoch).permutation(len(X)), StepPosition(0, epoch)
-            options = {"synchronise": synchronise, "shares": shares, "alike": alike}
-            data_parallel_epoch(network, X, Y, order, BATCH, 0.3, NUMPY, optimizer, position, group, **options)
+            together = Together(group, shares, synchronise)
+            data_parallel_epoch(network, X, Y, order, BATCH, 0.3, NUMPY, optimizer, position, together, alike)
         return np.concatenate([network.flat_parameters, network.flat_statistics])
 
     alone = learnt(ALONE)
@@ -236,8 +236,8 @@ def test_running_statistics_of_unequal_shards_are_weighted_too():
 
     def statistics(group, shares):
         network = network_of(NETWORKS["statistics"])
-        more = {"shares": shares}
-        data_parallel_epoch(network, X, Y, np.arange(10), 10, 0.0, NUMPY, SGD(), StepPosition(), group, **more)
+        together = Together(group, shares)
+        data_parallel_epoch(network, X, Y, np.arange(10), 10, 0.0, NUMPY, SGD(), StepPosition(), together)
         return network.flat_statistics
 
     first, second = (simulate(lambda group, n=n: statistics(group, (1 - n, n)), 2).results[0] for n in (0, 1))
@@ -279,7 +279,9 @@ def counted(group) -> list[list[int]]:
     for synchronise in (True, False):
         counting, (dense,) = Counting(), network_of("12,3").layers
         network = Network([counting, Dense(dense.W, dense.b, "softmax")], "categorical_cross_entropy", (12,))
-        train(network, *data("12,3"), NUMPY, epochs=1, batch_size=BATCH, group=group, synchronise=synchronise)
+        train(
+            network, *data("12,3"), NUMPY, epochs=1, batch_size=BATCH, together=Together(group, synchronise=synchronise)
+        )
         found.append(counting.rows[1:])  # the first is a trial, before the clock starts
     return found
 
@@ -299,7 +301,8 @@ def test_a_member_says_how_many_rows_it_computes_with_next():
 
     def said_by(group) -> list[int]:
         said: list[int] = []
-        train(network_of("12,3"), *data("12,3"), NUMPY, epochs=1, batch_size=20, group=group, on_rows=said.append)
+        together = Together(group, on_rows=said.append)
+        train(network_of("12,3"), *data("12,3"), NUMPY, epochs=1, batch_size=20, together=together)
         return said
 
     assert simulate(said_by, 2).results == [[10, 10, 7, 27], [10, 10, 6, 26]]
@@ -308,24 +311,21 @@ def test_a_member_says_how_many_rows_it_computes_with_next():
 def test_a_group_of_one_is_trained_by_whole_epochs_as_ever():
     (X, Y), rate = data("12,9,3"), 0.1
     networks = [network_of("12,9,3") for _ in range(2)]
-    kernels = [
-        train(network, X, Y, NUMPY, epochs=2, learning_rate=rate, **options).kernel
-        for network, options in zip(networks, ({}, {"group": ALONE, "synchronise": True, "shares": (1,)}), strict=True)
+    plans = [
+        train(network, X, Y, NUMPY, epochs=2, learning_rate=rate, together=together).plan
+        for network, together in zip(networks, (Together(), Together(ALONE, (1,), True)), strict=True)
     ]
-    assert kernels == ["numpy", "numpy"]
+    assert plans == ["numpy", "numpy"]
     np.testing.assert_array_equal(networks[0].flat_parameters, networks[1].flat_parameters)
 
 
-def test_several_are_trained_step_by_step_and_only_the_first_shows_it(capsys):
-    """The note says why; a kernel for fused epochs that was asked for is refused."""
-    for rank in (0, 1):
-        history = train(network_of("12,3"), *data("12,3"), NUMPY, epochs=1, group=Recorded(rank, 2), progress=True)
-        assert history.kernel == "steps" and "2 processes add their gradients" in history.note
-        shown = capsys.readouterr()
-        assert bool(shown.err + shown.out) == (rank == 0)
-    asked = choose("numpy", dense_sgd_epoch="numba")
-    with pytest.raises(CourseError, match=r"\(numba\) computes fused epochs.*these are 2: leave it out"):
-        train(network_of("12,3"), *data("12,3"), asked, epochs=1, group=Recorded(0, 2))
+def test_several_are_trained_step_by_step():
+    """The note says why; a plan for fused epochs that was asked for is refused."""
+    together = Together(Recorded(0, 2))
+    history = train(network_of("12,3"), *data("12,3"), NUMPY, epochs=1, together=together)
+    assert history.plan == "operations" and "2 processes add their gradients" in history.note
+    with pytest.raises(CourseError, match="the plan numba does not fit: a process computes fused epochs alone"):
+        train(network_of("12,3"), *data("12,3"), NUMPY, epochs=1, together=together, plan="numba")
 
 
 def test_a_member_that_is_interrupted_keeps_the_best_and_exchanges_nothing_more():
@@ -339,17 +339,17 @@ def test_a_member_that_is_interrupted_keeps_the_best_and_exchanges_nothing_more(
             raise KeyboardInterrupt
 
     network, expected = network_of("12,3"), network_of("12,3")
-    history = train(network, *data("12,3"), NUMPY, epochs=3, group=group, on_epoch=press)
+    history = train(network, *data("12,3"), NUMPY, epochs=3, together=Together(group), on_epoch=press)
     assert history.stopped.startswith("interrupted after epoch 2") and not exchanged
     best = int(np.argmin(history.costs)) + 1
-    train(expected, *data("12,3"), NUMPY, epochs=best, group=Recorded(0, 2))
+    train(expected, *data("12,3"), NUMPY, epochs=best, together=Together(Recorded(0, 2)))
     np.testing.assert_array_equal(network.flat_parameters, expected.flat_parameters)
 
 
 def test_what_does_not_fit_the_group_is_refused():
     network, (X, Y), group = network_of("12,3"), data("12,3"), Recorded(0, 2)
     with pytest.raises(CourseError, match="a share of at least 0 for each of 2 members"):
-        train(network, X, Y, NUMPY, epochs=1, group=group, shares=(1, 2, 3))
+        train(network, X, Y, NUMPY, epochs=1, together=Together(group, (1, 2, 3)))
     group.device = "gpu"
     with pytest.raises(CourseError, match="on the same device; got gpu and cpu"):
-        train(network, X, Y, NUMPY, epochs=1, group=group)
+        train(network, X, Y, NUMPY, epochs=1, together=Together(group))

@@ -8,14 +8,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fused_epochs import example, mistakes, mutant, rejected, steps
+from epoch_networks import example, mistakes, mutant, rejected, steps
 
+from fused_epochs import dense_cpu
+from fused_epochs.dense_plain import FORMS, why_not
 from nnclassroom.judge.check import check
-from nncourse.architecture import DenseArchitecture
 from nncourse.backend import choose
-from nncourse.epochs import dense_cpu
-from nncourse.epochs.dense import dense_sgd_epoch
-from nncourse.epochs.dense_plain import FORMS, why_not
+from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch
 
 HIDDEN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
 NETWORK = DenseArchitecture((30, 60, 10, 1), ("sigmoid", "sigmoid", "sigmoid"), "mse")
@@ -36,8 +35,7 @@ def trained(kernel, architecture, arrays, batch, rate=0.1):
 @pytest.mark.parametrize("name", ("loops", "numpy", "numba", *ON_A_GPU))
 def test_an_epoch_step_by_step_is_right(name, request):
     device = request.getfixturevalue("gpu") if name in ("cupy", "cuda") else "cpu"
-    by_steps = partial(steps, backend=choose(name, dense_sgd_epoch="steps"))
-    assert check(dense_sgd_epoch, by_steps, device=device)
+    assert check(dense_sgd_epoch, partial(steps, backend=choose(name)), device=device)
 
 
 @kernels

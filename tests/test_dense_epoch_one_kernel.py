@@ -4,17 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fused_epochs import mistakes
+from epoch_networks import mistakes
 from refusals import refused
 
 from cuda_on_cpu.faults import EmulationError
 from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
-from nnclassroom.judge import check
-from nncourse import device
-from nncourse.architecture import DenseArchitecture
-from nncourse.epochs import dense_one_kernel
-from nncourse.epochs.dense import dense_sgd_epoch
-from nncourse.epochs.dense_one_kernel import (
+from fused_epochs import dense_one_kernel
+from fused_epochs.dense_one_kernel import (
     ALONE,
     CLUSTER,
     CLUSTERS,
@@ -29,8 +25,11 @@ from nncourse.epochs.dense_one_kernel import (
     plan,
     source,
 )
-from nncourse.epochs.network import ADAGRAD, ADAM, MOMENTUM, OTHER_ADAM, PLAIN, RMSPROP, network_epoch, sizes
+from fused_epochs.network import ADAGRAD, ADAM, MOMENTUM, OTHER_ADAM, PLAIN, RMSPROP, network_epoch, sizes
+from nnclassroom.judge import check
+from nncourse import device
 from nncourse.errors import DoesNotFitError
+from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch
 from tests.tiers import many
 
 T4 = Chip(64 * 1024, 40, False)

@@ -5,15 +5,18 @@ That its kernels are right is tested with the other CPU kernels, in test_dense_e
 
 import numpy as np
 import pytest
-from fused_epochs import mistakes
+from epoch_networks import mistakes
 from refusals import refused
 
 from cuda_on_cpu import host_compiler
+from fused_epochs import dense_plain, gradient_cpu
+from fused_epochs.dense import KNOWN
 from nnclassroom import commands, timing
 from nnclassroom.judge.check import check
 from nncourse.backend import choose
-from nncourse.epochs import dense_plain, gradient_cpu
-from nncourse.epochs.dense import KNOWN, dense_sgd_epoch
+from nncourse.kernels.dense_epoch import dense_sgd_epoch
+from nncourse.model.network import make_network
+from nncourse.model.training import train
 
 has_compiler = pytest.mark.skipif(bool(host_compiler.why_no_c_compiler()), reason="no C compiler here")
 MISTAKES = mistakes("epochs/dense_plain")
@@ -72,7 +75,9 @@ def test_without_a_compiler_it_is_left_out_with_the_reason(monkeypatch, fresh):
     sizes = timing.default_sizes(dense_sgd_epoch, "cpu") | {"n": 20}
     for row in timing.time_kernels(dense_sgd_epoch, sizes, list(dense_plain.FORMS)):
         assert row.seconds is None and "no C compiler" in row.note
-    assert "cannot be used here: there is no C compiler" in refused(choose, "numpy", dense_sgd_epoch="c")
+    network, arrays = make_network([3, 2]), (np.zeros((4, 3), np.float32), np.zeros((4, 2), np.float32))
+    said = refused(train, network, *arrays, choose("numpy"), epochs=1, plan="c")
+    assert "cannot be used here: there is no C compiler" in said
     assert "cannot be checked here" in refused(check, dense_sgd_epoch, "c")
 
 
@@ -84,15 +89,15 @@ def test_what_the_compiler_refuses_is_one_line(tmp_path, monkeypatch):
 
 def test_no_backend_takes_it_unasked():
     for name in ("loops", "numpy", "numba"):
-        kernel = choose(name).epochs.get("dense_sgd_epoch")
-        assert kernel is None or kernel.name not in dense_plain.FORMS
+        rows = np.zeros((4, 3), np.float32), np.zeros((4, 2), np.float32)
+        assert train(make_network([3, 2]), *rows, choose(name), epochs=1).plan not in dense_plain.FORMS
 
 
 @has_compiler
 def test_it_trains_on_the_command_line(tmp_path, capsys):
     options = "train --dataset breast_cancer --layers 30,6,1 --epochs 3 --learning-rate 0.5"
     model = str(tmp_path / "model.npz")
-    for use in ("--use dense_sgd_epoch=c", "--backend loops --use dense_sgd_epoch=c_fast"):
+    for use in ("--plan c", "--backend loops --plan c_fast"):
         assert commands.main([*options.split(), "--model", model, *use.split()]) == 0
     assert capsys.readouterr().err == ""
 

@@ -1,13 +1,10 @@
 """The digits CNN of notebook 11: fused epochs without costs, and the table of implementations."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from nnclassroom.figures import nb11
 from nncourse.backend import choose
-from nncourse.errors import DoesNotFitError
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import Adam
 from nncourse.model.training import train
@@ -31,24 +28,7 @@ def test_an_epoch_is_that_of_train(small):
     history = train(other, X, Y, backend, epochs=3, batch_size=32, learning_rate=0.01, optimizer=Adam(), seed=5)
     learning = nb11.epochs(one, X, Y, backend, rate=0.01, seed=5)
     assert all(next(learning) > 0 for _ in range(3))
-    assert history.kernel == "numpy" and np.array_equal(one.flat_parameters, other.flat_parameters)
-
-
-def test_where_the_kernel_does_not_fit_another_takes_its_place(small):
-    network, X, Y = small
-
-    def too_small(*arguments):
-        raise DoesNotFitError("wanted a larger chip")
-
-    backend, one, other = choose("numpy"), network(), network()
-    right = backend.epochs["convolutional_adam_epoch"]
-    misfit = replace(right, name="misfit", function=too_small, otherwise="numpy")
-    next(nb11.epochs(one, X, Y, choose("numpy", convolutional_adam_epoch=misfit)))
-    next(nb11.epochs(other, X, Y, backend))
-    assert np.array_equal(one.flat_parameters, other.flat_parameters)
-    alone = choose("numpy", convolutional_adam_epoch=replace(misfit, otherwise=None))
-    with pytest.raises(DoesNotFitError):
-        next(nb11.epochs(network(), X, Y, alone))
+    assert history.plan == "numpy" and np.array_equal(one.flat_parameters, other.flat_parameters)
 
 
 def test_what_was_recorded_is_read_with_machine_and_date(results):

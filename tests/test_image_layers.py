@@ -9,7 +9,7 @@ from finite_differences import compare_gradients
 from memory import peak_of
 from random_layers import convolution, dense
 from refusals import refused
-from trainings import same
+from trainings import by_steps, same
 
 from nncourse import datasets
 from nncourse.backend import choose
@@ -17,10 +17,10 @@ from nncourse.model.image_layers import Convolution, Dropout, MaxPool
 from nncourse.model.layers import LayerSequence, StepPosition
 from nncourse.model.network import MOST_NUMBERS, Network, backpropagation, make_network, training_step
 from nncourse.model.optimizers import SGD, Adam
-from nncourse.model.training import MOST_COPIED, evaluate, train
+from nncourse.model.plans import MOST_COPIED
+from nncourse.model.training import History, evaluate, train
 
-STEPS = {"convolutional_sgd_epoch": "steps", "convolutional_adam_epoch": "steps"}
-NUMPY = choose("numpy", **STEPS)
+NUMPY = by_steps("numpy")
 DIGITS_CNN = "image1x28x28,conv4x2same,conv4x2same,pool4,128,10"
 SMALL = "image1x8x8,conv3x2same,conv4x3s2,pool2,12,10"
 CROSS = "categorical_cross_entropy"
@@ -65,7 +65,9 @@ def trained(digits, words, optimizer, epochs, backend=NUMPY, network=None, done=
     """A network trained for some epochs, its optimizer, and the history."""
     network = network or make_network(words, "relu", CROSS, seed=1)
     options = {"batch_size": 32, "learning_rate": 0.003, "seed": 5} | options
-    history = train(network, *digits, backend, epochs=epochs, epochs_done=done, optimizer=optimizer, **options)
+    history = train(
+        network, *digits, backend, epochs=epochs, after=History(before=done), optimizer=optimizer, **options
+    )
     return network, optimizer, history
 
 
@@ -84,23 +86,22 @@ def resumed_exactly(digits, words, kind, backend):
 
 
 @pytest.mark.parametrize(
-    ("words", "optimizer", "kernel"),
+    ("words", "optimizer", "plan"),
     [
-        (SMALL, Adam(l2=0.01), "numpy"),
-        (SMALL, SGD(momentum=0.9), "numpy"),
-        (SMALL, SGD(l2=0.01), "numpy"),
-        ("image1x8x8,pool2,conv3x2,10", Adam(), "numpy"),
-        (SMALL.replace("12,", "12,dropout0.5,"), Adam(), "steps"),
-        (SMALL.replace("pool2", "pool2s1"), SGD(), "steps"),
-        (SMALL.replace("pool2", "averagepool2"), Adam(), "steps"),
+        (SMALL, Adam(l2=0.01), "gradient"),
+        (SMALL, SGD(momentum=0.9), "gradient"),
+        (SMALL, SGD(l2=0.01), "gradient"),
+        ("image1x8x8,pool2,conv3x2,10", Adam(), "gradient"),
+        (SMALL.replace("12,", "12,dropout0.5,"), Adam(), "operations"),
+        (SMALL.replace("pool2", "pool2s1"), SGD(), "operations"),
+        (SMALL.replace("pool2", "averagepool2"), Adam(), "operations"),
     ],
 )
-def test_other_optimizers_take_the_gradient_and_other_layers_steps(digits, words, optimizer, kernel):
+def test_other_optimizers_take_the_gradient_and_other_layers_steps(digits, words, optimizer, plan):
     *_, history = trained(digits, words, optimizer, 1, choose("numpy"))
-    assert history.kernel == kernel and "\n" not in history.note
-    assert ("step by step" in history.note) == (kernel == "steps")
-    fused = {"convolutional_adam_epoch" if isinstance(optimizer, Adam) else "convolutional_sgd_epoch": "numpy"}
-    refused(trained, digits, words, optimizer, 1, choose("numpy", **fused))
+    assert history.plan == plan and "\n" not in history.note
+    assert ("step by step" in history.note) == (plan == "operations")
+    refused(trained, digits, words, optimizer, 1, choose("numpy"), plan="numpy")
 
 
 # ---- dropout
@@ -146,7 +147,8 @@ def test_train_hands_each_batch_its_turn(digits):
     words = SMALL.replace("12,", "dropout0.3,12,")
     for pieces in (1 << 22, 1):  # numbers of X that are reordered at a time
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("nncourse.model.training.MOST_IN_CACHE", pieces)
+            for module in ("nncourse.model.plans", "fused_epochs.planner"):
+                patch.setattr(f"{module}.MOST_IN_CACHE", pieces)
             network, _, _ = trained(digits, words, SGD(), 2, done=3)
         by_hand = make_network(words, "relu", CROSS, seed=1)
         for epoch in (4, 5):

@@ -185,10 +185,12 @@ def test_rows_of_a_csv_file_are_pixels(capsys, folder):
     assert status == 0 and "pixels: 60 samples" in out
 
 
-@pytest.mark.parametrize("kernel", ("steps", "numpy"))
-def test_kernels_for_whole_epochs_by_name(capsys, folder, kernel):
-    status, out, _ = run(capsys, f"{TRAIN} --use convolutional_adam_epoch={kernel}")
-    assert status == 0 and f"convolutional_adam_epoch: {kernel}, asked for" in out
+@pytest.mark.parametrize("plan", ("operations", "numpy"))
+def test_plans_by_name_in_place_of_kernels(capsys, folder, plan):
+    assert run(capsys, f"{TRAIN} --plan {plan}")[0] == 0
+    old = {"operations": "steps"}.get(plan, plan)
+    status, _, err = run(capsys, f"{TRAIN} --use convolutional_adam_epoch={old}")
+    assert status == 2 and f"or --plan {plan}\n" in err
 
 
 WRONG = [
@@ -201,9 +203,9 @@ WRONG = [
     f"{TRAIN} --activation softmax",
     f"{TRAIN} --model new.m",
     f"{TRAIN} --dataset breast_cancer",
-    f"{TRAIN} --optimizer sgd --use convolutional_adam_epoch=numpy",
-    f"{TRAIN} --l2 0.1 --use convolutional_adam_epoch=numpy",
-    f"{TRAIN} --dropout 0.5 --use convolutional_adam_epoch=numpy",
+    f"{TRAIN} --optimizer sgd --plan numpy",
+    f"{TRAIN} --l2 0.1 --plan numpy",
+    f"{TRAIN} --dropout 0.5 --plan numpy",
     "train --resume images.npz --dataset digits --dropout 0.5 --model new.npz",
     "train --resume images.npz --dataset digits --layers 64,10 --model new.npz",
     "train --resume images.npz --dataset digits --layers image1x8x8,conv3x2same,10 --model new.npz",

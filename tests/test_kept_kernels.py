@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from trainings import by_steps
 
 from cuda_on_cpu import emulate
 from nnclassroom.exercises import kept_kernels
@@ -133,10 +134,10 @@ def test_kernels_of_notebooks_09_and_10_train_the_digits_cnn(calls):
     ours, yours = (make_network(DIGITS_CNN, "relu", "categorical_cross_entropy", seed=1) for _ in range(2))
     learning = {"epochs": 2, "batch_size": 32, "learning_rate": 0.01, "seed": 1}
     calls.clear()
-    train(ours, X, Y, choose("numpy", convolutional_adam_epoch="steps"), optimizer=Adam(), **learning)
+    train(ours, X, Y, by_steps("numpy"), optimizer=Adam(), **learning)
     assert calls == []
     history = train(yours, X, Y, backend, optimizer=Adam(), **learning)
-    assert history.kernel == "steps"
+    assert history.plan == "operations"
     assert calls[: 4 * 3] == 4 * A_STEP  # one step before the clock starts, then an epoch's
     assert calls.count("adam_update") == 1 + 2 * 3
     before = make_network(DIGITS_CNN, "relu", "categorical_cross_entropy", seed=1).flat_parameters

@@ -5,8 +5,9 @@ import pytest
 from finite_differences import compare_gradients
 from random_layers import dense
 from refusals import refused
+from trainings import by_steps
 
-from nncourse.backend import choose
+from fused_epochs.architecture import architecture_of
 from nncourse.errors import CourseError
 from nncourse.model import network as networks
 from nncourse.model.image_layers import Dropout, Flatten, WithoutParameters
@@ -16,7 +17,7 @@ from nncourse.model.network import Network, forward, make_network, training_step
 from nncourse.model.registry import rebuilt
 from nncourse.model.training import evaluate
 
-NUMPY = choose("numpy", dense_sgd_epoch="steps")
+NUMPY = by_steps("numpy")
 
 
 def norm(n: int) -> LayerNorm:
@@ -99,7 +100,7 @@ def test_shapes_and_sizes():
     assert network.activations == ("", "tanh", "", "", "sigmoid")
     assert not network.is_dense and make_network([2, 2]).is_dense
     with pytest.raises(CourseError):
-        network.architecture  # noqa: B018
+        architecture_of(network)
     refused(network.predict, np.zeros((4, 6)), NUMPY)
 
 

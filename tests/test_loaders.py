@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from refusals import refused
+from trainings import by_steps
 
 from nncourse import device
 from nncourse.backend import choose
@@ -62,24 +63,24 @@ def test_many_batches_on_their_way_do_not_overwrite_what_is_computed_with(place)
 def test_whole_trainings_are_the_same_by_either_way(place, words):
     given, trained = images(np.float32), []
     Y = np.eye(3, dtype=np.float32)[np.arange(50) % 3]
-    backend = choose("numpy" if place == "cpu" else "cupy", dense_sgd_epoch="steps", convolutional_sgd_epoch="steps")
+    backend = by_steps("numpy" if place == "cpu" else "cupy")
     for X in (given, HostSamples(given, place)):
         network = make_network(words, "relu", "categorical_cross_entropy", seed=1)
         history = train(network, X, Y, backend, epochs=3, batch_size=8, seed=4)
         trained.append((network.flat_parameters, history.costs))
-        assert history.kernel == "steps"
+        assert history.plan == "operations"
     assert (trained[0][0] == trained[1][0]).all() and trained[0][1] == trained[1][1]
 
 
 def test_whole_epochs_at_once_want_all_samples_on_the_device():
     given, Y = images(np.float32), np.eye(3, dtype=np.float32)[np.arange(50) % 3]
     network = make_network("image1x6x5,conv2x3same,3", "relu", "categorical_cross_entropy")
-    assert train(network, given, Y, choose("numpy"), epochs=1).kernel == "numpy"
-    assert train(network, HostSamples(given, "cpu"), Y, choose("numpy"), epochs=1).kernel == "numpy"  # of the gradient
-    history = train(network, HostSamples(given, "cpu"), Y, choose("numpy", network_gradient="steps"), epochs=1)
-    assert history.kernel == "steps" and "batch by batch" in history.note
+    assert train(network, given, Y, choose("numpy"), epochs=1).plan == "numpy"
+    assert train(network, HostSamples(given, "cpu"), Y, choose("numpy"), epochs=1).plan == "gradient"
+    history = train(network, HostSamples(given, "cpu"), Y, by_steps("numpy"), epochs=1)
+    assert history.plan == "operations" and "batch by batch" in history.note
     with pytest.raises(CourseError, match="leave it out"):
-        train(network, HostSamples(given, "cpu"), Y, choose("numpy", convolutional_sgd_epoch="numpy"), epochs=1)
+        train(network, HostSamples(given, "cpu"), Y, choose("numpy"), epochs=1, plan="numpy")
 
 
 def test_the_memory_of_both_ways_is_known():

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fused_epochs import (
+from epoch_networks import (
     CROSS,
     DIGITS,
     mistakes,
@@ -15,18 +15,28 @@ from fused_epochs import (
     rejected,
     takes_the_first_of_equals,
 )
-from fused_epochs import NETWORKS as CONVOLUTIONAL
+from epoch_networks import NETWORKS as CONVOLUTIONAL
+from trainings import by_steps
 
+from fused_epochs import convolutional_loops, gradient_compiled, gradient_cpu, gradient_loops
+from fused_epochs.architecture import (
+    ChainArchitecture,
+    Filters,
+    Neurons,
+    Windows,
+    architecture_of,
+    chain_of,
+    chain_of_dense,
+    is_chain,
+)
+from fused_epochs.gradient import gradient_of, network_gradient
 from nnclassroom.judge import check
 from nncourse import threads
-from nncourse.architecture import ChainArchitecture, Filters, Neurons, Windows
 from nncourse.backend import choose
-from nncourse.epochs import convolutional_loops, gradient_compiled, gradient_cpu, gradient_loops
-from nncourse.epochs.gradient import gradient_of, network_gradient
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import OPTIMIZERS, SGD, Adam
-from nncourse.model.training import train
+from nncourse.model.training import History, train
 
 LENET = "image1x14x12,conv4x5same,pool2,conv5x3,pool2,7,3"
 HIDDEN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus")
@@ -42,7 +52,7 @@ def example(words, rows, activation="tanh", cost=CROSS, seed=0):
 
 def gradient_by(kernel, network, X, Y):
     flat = X.reshape(len(X), -1)
-    return network_gradient[kernel](network.flat_parameters, network.chain, flat, Y)
+    return network_gradient[kernel](network.flat_parameters, chain_of(network), flat, Y)
 
 
 def close(found, wanted):
@@ -54,7 +64,7 @@ def close(found, wanted):
 
 def test_shapes_parameters_and_flops():
     network = make_network(LENET)
-    found = network.chain
+    found = chain_of(network)
     assert found.maps == ((1, 14, 12), (4, 14, 12), (4, 7, 6), (5, 5, 4), (5, 2, 2), (7,), (3,))
     assert found.weights == ((4, 1, 5, 5), (5, 4, 3, 3), (7, 20), (3, 7))
     assert found.shapes[1] == found.shapes[3] == () and found.names == ("sigmoid",) * 4
@@ -71,16 +81,16 @@ def test_shapes_parameters_and_flops():
 def test_an_architecture_for_fused_epochs_is_the_same_network():
     for found in (DIGITS, *CONVOLUTIONAL):
         assert found.chain.convolutional == found and str(found.chain) == str(found)
-    dense = make_network([4, 3, 2]).architecture
-    assert dense.chain.dense == dense and str(dense.chain) == "4,3,2 sigmoid sigmoid mse"
-    assert make_network("image1x4x4,3,2").chain.convolutional.sizes == (3, 2)
+    dense = architecture_of(make_network([4, 3, 2]))
+    assert chain_of_dense(dense).dense == dense and str(chain_of_dense(dense)) == "4,3,2 sigmoid sigmoid mse"
+    assert chain_of(make_network("image1x4x4,3,2")).convolutional.sizes == (3, 2)
 
 
 @pytest.mark.parametrize(
     "words", ["image1x8x8,conv2x3,pool2s1,3", "image1x8x8,averagepool2,3", "image1x8x8,dropout0.1,3", "4,dropout0.2,3"]
 )
 def test_other_layers_have_no_such_architecture(words):
-    assert make_network(words).is_chain is False
+    assert is_chain(make_network(words)) is False
 
 
 # ---- the reference
@@ -114,8 +124,8 @@ def test_the_reference_is_pytorchs_gradient(words):
     given = network.flat_parameters.astype(np.float64), X.astype(np.float64), Y.astype(np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        expected = by_pytorch(torch, network.chain, *given)
-    np.testing.assert_allclose(gradient_of(given[0], network.chain, *given[1:]), expected, rtol=1e-9, atol=1e-12)
+        expected = by_pytorch(torch, chain_of(network), *given)
+    np.testing.assert_allclose(gradient_of(given[0], chain_of(network), *given[1:]), expected, rtol=1e-9, atol=1e-12)
 
 
 # ---- what a kernel keeps from step to step
@@ -128,13 +138,13 @@ def test_the_reference_is_pytorchs_gradient(words):
 def test_a_prepared_kernel_follows_parameters_samples_and_rows(kernel, words):
     network, X, Y = example(words, 60)
     prepare = network_gradient[kernel].prepare
-    gradient = prepare(network.flat_parameters, network.flat_gradient, network.chain)
+    gradient = prepare(network.flat_parameters, network.flat_gradient, chain_of(network))
     for rows in (slice(0, 33), slice(33, 60), slice(0, 33), slice(0, 1), slice(5, 12), slice(0, 60)):
         network.flat_gradient[:] = np.nan
         before = X.copy(), Y.copy(), network.flat_parameters.copy()
         gradient(X[rows], Y[rows])
         wanted = gradient_of(
-            network.flat_parameters.astype(np.float64), network.chain, X[rows].astype(float), Y[rows].astype(float)
+            network.flat_parameters.astype(np.float64), chain_of(network), X[rows].astype(float), Y[rows].astype(float)
         )
         close(network.flat_gradient, wanted)
         for one, other in zip((X, Y, network.flat_parameters), before, strict=True):
@@ -146,7 +156,7 @@ def test_a_prepared_kernel_follows_parameters_samples_and_rows(kernel, words):
 def test_two_prepared_kernels_share_nothing(kernel):
     network, X, Y = example(LENET, 40)
     gradients = [np.empty_like(network.flat_parameters) for _ in range(2)]
-    one, other = (network_gradient[kernel].prepare(network.flat_parameters, G, network.chain) for G in gradients)
+    one, other = (network_gradient[kernel].prepare(network.flat_parameters, G, chain_of(network)) for G in gradients)
     one(X[:20], Y[:20])
     before = gradients[0].copy()
     other(X[20:], Y[20:])
@@ -159,7 +169,7 @@ def test_two_prepared_kernels_share_nothing(kernel):
 def test_a_large_batch_is_divided_and_takes_no_more_memory(kernel, monkeypatch):
     network, X, Y = example(LENET, 50)
     at_once = gradient_by(kernel, network, X, Y)
-    numbers = 6 * sum(np.prod(shape) for shape in network.chain.maps)
+    numbers = 6 * sum(np.prod(shape) for shape in chain_of(network).maps)
     monkeypatch.setattr(gradient_cpu, "MOST_NUMBERS", 7 * numbers)
     close(gradient_by(kernel, network, X, Y), at_once)
     monkeypatch.undo()
@@ -180,13 +190,13 @@ def test_parts_for_threads_are_the_whole_batch(kernel, monkeypatch):
         alone = gradient_by(kernel, network, X, Y)
         with threads.Threads(0, exactly=3) as block:
             block.choose()
-            assert gradient_cpu.parts_that_pay(network.chain, 70) == 3
+            assert gradient_cpu.parts_that_pay(chain_of(network), 70) == 3
             together = [gradient_by(kernel, network, X, Y) for _ in range(3)]
         close(together[0], alone)
         for each in together[1:]:
             np.testing.assert_array_equal(each, together[0])
-        assert gradient_cpu.parts_that_pay(network.chain, 70) == 1
-    assert gradient_cpu.parts_that_pay(make_network([9, 5, 3]).chain, 70) == 1
+        assert gradient_cpu.parts_that_pay(chain_of(network), 70) == 1
+    assert gradient_cpu.parts_that_pay(chain_of(make_network([9, 5, 3])), 70) == 1
 
 
 @kernels
@@ -211,7 +221,7 @@ def first_of_equals(kernel) -> bool:
     """takes_the_first_of_equals() for a kernel of network_gradient."""
 
     def sgd(parameters, network, X, Y, batch, rate):
-        parameters -= np.float32(rate) * kernel(parameters, network.chain, X.reshape(len(X), -1), Y)
+        parameters -= np.float32(rate) * kernel(parameters, chain_of(network), X.reshape(len(X), -1), Y)
 
     return takes_the_first_of_equals(sgd)
 
@@ -235,10 +245,10 @@ def trained(words, backend, optimizer, rows=50, **options):
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS.values(), partial(SGD, momentum=0.9), partial(Adam, l2=0.1)])
 def test_training_by_gradients_is_training_by_operations(kernel, words, optimizer):
     changes = [optimizer() for _ in range(2)]
-    plain, history = trained(words, choose("numpy", network_gradient="steps", dense_sgd_epoch="steps"), changes[0])
-    assert history.kernel == "steps"
+    plain, history = trained(words, by_steps("numpy"), changes[0])
+    assert history.plan == "operations"
     fused, history = trained(words, choose(kernel), changes[1])
-    assert history.kernel == kernel and not history.note and changes[1].steps == changes[0].steps == 12
+    assert history.plan == "gradient" and not history.note and changes[1].steps == changes[0].steps == 12
     np.testing.assert_allclose(fused.flat_parameters, plain.flat_parameters, rtol=1e-3, atol=2e-5)
     for name, array in changes[0].state.items():
         np.testing.assert_allclose(changes[1].state[name], array, rtol=1e-3, atol=2e-5)
@@ -251,17 +261,17 @@ def test_training_goes_on_exactly_where_it_stopped(kernel):
     whole = trained(LENET, choose(kernel), Adam(), epochs=4)[0]
     optimizer = Adam()
     for done in range(4):
-        train(network, X, Y, choose(kernel), epochs=1, epochs_done=done, optimizer=optimizer, **learning)
+        train(network, X, Y, choose(kernel), epochs=1, after=History(before=done), optimizer=optimizer, **learning)
     np.testing.assert_array_equal(network.flat_parameters, whole.flat_parameters)
 
 
-def test_who_computes_the_gradients_can_be_asked_for():
-    assert trained("168,9,3", choose("numpy", network_gradient="numba"), SGD())[1].kernel == "numba"
-    assert trained("168,9,3", choose("numpy"), Adam())[1].kernel == "numpy"
-    for backend in (choose("numpy", dense_forward="loops"), choose("loops"), choose("numpy", dense_sgd_epoch="steps")):
-        assert trained("168,9,3", backend, Adam())[1].kernel == "steps"
-    with pytest.raises(CourseError, match="network_gradient .numpy. does not compute"):
-        trained("168,9,dropout0.5,3", choose("numpy", network_gradient="numpy"), Adam())
+def test_the_plan_of_gradients_is_for_chains_and_can_be_asked_for():
+    assert trained("168,9,3", choose("numpy"), SGD(), plan="gradient")[1].plan == "gradient"
+    assert trained("168,9,3", choose("numpy"), Adam())[1].plan == "gradient"
+    for backend in (choose("numpy", dense_forward="loops"), choose("loops")):
+        assert trained("168,9,3", backend, Adam())[1].plan == "operations"
+    with pytest.raises(CourseError, match="the plan gradient does not fit"):
+        trained("168,9,dropout0.5,3", choose("numpy"), Adam(), plan="gradient")
 
 
 def test_a_fresh_process_finds_the_compiled_kernels_for_images(tmp_path):
@@ -270,7 +280,11 @@ def test_a_fresh_process_finds_the_compiled_kernels_for_images(tmp_path):
     import sys
 
     said = subprocess.run(
-        [sys.executable, "-c", "from nncourse import choose; print(choose('numba').epochs['convolutional_sgd_epoch'])"],
+        [
+            sys.executable,
+            "-c",
+            "from fused_epochs.catalogue import found; print(found('convolutional_sgd_epoch', gpu=False)['numba'])",
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -365,5 +379,5 @@ def test_that_another_of_equal_pixels_would_be_noticed(kernel, right, wrong):
 
 def test_which_loops_compute_a_gradient():
     assert gradient_loops.has_few_deltas(DIGITS, 128)
-    pooled_by_two = make_network("image1x8x8,conv4x3same,pool2,3").architecture
+    pooled_by_two = architecture_of(make_network("image1x8x8,conv4x3same,pool2,3"))
     assert gradient_loops.has_few_deltas(pooled_by_two, 8) and not gradient_loops.has_few_deltas(pooled_by_two, 9)

@@ -7,11 +7,11 @@ import pytest
 
 from cuda_on_cpu import emulate
 from cuda_on_cpu.text import CudaSource
+from fused_epochs.dense import KNOWN
 from nnclassroom.judge.check import check
 from nncourse import calls
 from nncourse.backend import choose
-from nncourse.catalogue import operations
-from nncourse.epochs.dense import KNOWN
+from nncourse.catalogue import find, operations
 from nncourse.errors import CourseError
 from nncourse.kernels import activations
 from nncourse.model import files
@@ -87,22 +87,22 @@ def test_networks_with_it_are_trained_step_by_step_on_every_backend(swish, name)
     if name == "cuda" and emulate.why_not():
         pytest.skip(emulate.why_not())
     network, history = trained(choose(name, emulate=name == "cuda"))
-    assert history.kernel == "steps" and history.costs[1] < history.costs[0]
+    assert history.plan == "operations" and history.costs[1] < history.costs[0]
     wanted, _ = trained(choose("loops"))
     np.testing.assert_allclose(network.flat_parameters, wanted.flat_parameters, rtol=1e-4, atol=1e-6)
     if name in ("numpy", "numba"):  # the others have no kernel for fused epochs
         assert f"step by step: the kernels of epochs know the activations {', '.join(KNOWN)}; got swish" in history.note
         images, Y = np.ones((12, 1, 6, 6), np.float32), samples()[1]
         history = train(make_network("image1x6x6,conv2x3,pool2,4,2", "swish"), images, Y, choose(name), epochs=1)
-        assert history.kernel == "steps" and "got swish" in history.note
+        assert history.plan == "operations" and "got swish" in history.note
 
 
 def test_a_kernel_of_whole_epochs_that_was_asked_for_says_what_it_knows(swish):
     for kernel in ("numpy", "numba", "c"):
-        if choose("numpy").epochs["dense_sgd_epoch"].operation[kernel].missing():
+        if find("dense_sgd_epoch")[kernel].missing():
             continue
         with pytest.raises(CourseError, match="know the activations identity, .*; got swish"):
-            trained(choose("numpy", dense_sgd_epoch=kernel))
+            trained(choose("numpy"), plan=kernel)
 
 
 def test_its_models_are_saved_and_its_kernels_checked(swish, tmp_path):

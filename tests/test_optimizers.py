@@ -7,20 +7,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from refusals import refused
-from trainings import same, stop_after
+from trainings import by_steps, same, stop_after
 
-from nncourse import catalogue, datasets
-from nncourse.architecture import Windows
+from fused_epochs import catalogue
+from fused_epochs.architecture import Windows
+from fused_epochs.network import network_epoch
+from nncourse import datasets
 from nncourse.backend import choose
-from nncourse.epochs.network import network_epoch
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.model import files, training
 from nncourse.model.layers import Dense, LayerSequence
 from nncourse.model.network import Network, make_network, training_step
 from nncourse.model.optimizers import OPTIMIZERS, Adam, make_optimizer, make_schedule
-from nncourse.model.training import train
+from nncourse.model.plans import train_step_by_step
+from nncourse.model.training import History, train
 
-STEPS = {name: choose(name, dense_sgd_epoch="steps") for name in ("numpy", "numba")}
+STEPS = {name: by_steps(name) for name in ("numpy", "numba")}
 # Every optimizer with its usual options, and with L2; and some with others.
 KINDS = {kind: partial(make_optimizer, kind) for kind in OPTIMIZERS}
 KINDS |= {f"{kind} and l2": partial(make_optimizer, kind, l2=0.05) for kind in OPTIMIZERS}
@@ -139,9 +141,18 @@ def test_each_epoch_has_the_rate_of_its_number(moons):
     X, Y = moons
     network, by_hand = make_network([2, 3, 1]), make_network([2, 3, 1])
     schedule = make_schedule("exponential,0.5", 0.8)
-    train(network, X, Y, STEPS["numpy"], epochs=3, schedule=schedule, learning_rate=77, epochs_done=1, seed=6)
+    train(network, X, Y, STEPS["numpy"], epochs=3, learning_rate=schedule, after=History(before=1), seed=6)
     for epoch in (2, 3, 4):
-        train(by_hand, X, Y, STEPS["numpy"], epochs=1, learning_rate=schedule(epoch), epochs_done=epoch - 1, seed=6)
+        train(
+            by_hand,
+            X,
+            Y,
+            STEPS["numpy"],
+            epochs=1,
+            learning_rate=schedule(epoch),
+            after=History(before=epoch - 1),
+            seed=6,
+        )
     assert network.flat_parameters.tobytes() == by_hand.flat_parameters.tobytes()
 
 
@@ -180,7 +191,7 @@ def test_optimizers_that_are_refused(kind):
 @pytest.mark.parametrize("text", ["constant", "step,2,0.5"])
 @optimizer_kinds
 def test_resume_is_exact(tmp_path, moons, kind, text, backend):
-    options = {"schedule": make_schedule(text, 0.05), "seed": 3}
+    options = {"learning_rate": make_schedule(text, 0.05), "seed": 3}
     at_once, optimizer = make_network([2, 4, 1]), KINDS[kind]()
     train(at_once, *moons, STEPS[backend], epochs=6, optimizer=optimizer, **options)
     first, halfway = make_network([2, 4, 1]), KINDS[kind]()
@@ -190,11 +201,13 @@ def test_resume_is_exact(tmp_path, moons, kind, text, backend):
     model = files.load(tmp_path / "half.npz")
     assert same((first, halfway), (model.network, model.optimizer))
     assert model.optimizer.describe() == halfway.describe()
-    train(model.network, *moons, STEPS[backend], epochs=3, epochs_done=3, optimizer=model.optimizer, **options)
+    train(
+        model.network, *moons, STEPS[backend], epochs=3, after=History(before=3), optimizer=model.optimizer, **options
+    )
     assert same((at_once, optimizer), (model.network, model.optimizer))
     assert optimizer.steps == 36  # six epochs of six batches
     if optimizer.remembers:  # without its memory it goes elsewhere
-        train(first, *moons, STEPS[backend], epochs=3, epochs_done=3, optimizer=KINDS[kind](), **options)
+        train(first, *moons, STEPS[backend], epochs=3, optimizer=KINDS[kind](), **options)
         assert first.flat_parameters.tobytes() != at_once.flat_parameters.tobytes()
 
 
@@ -252,17 +265,17 @@ def test_the_text_form_takes_only_optimizers_without_a_memory(tmp_path, moons, k
 
 @optimizer_kinds
 def test_a_fused_epoch_is_for_plain_sgd_only(moons, kind):
-    fused, by_steps, untouched = (make_network([2, 4, 1]) for _ in range(3))
+    fused, stepped, untouched = (make_network([2, 4, 1]) for _ in range(3))
     optimizer = KINDS[kind]()
     history = train(fused, *moons, choose("numpy"), epochs=1, optimizer=optimizer)
     assert optimizer.steps == 6
-    train(by_steps, *moons, STEPS["numpy"], epochs=1, optimizer=KINDS[kind]())
-    assert history.kernel == "numpy"  # of dense_sgd_epoch, or of network_gradient
-    np.testing.assert_allclose(fused.flat_parameters, by_steps.flat_parameters, rtol=1e-5, atol=1e-6)
+    train(stepped, *moons, STEPS["numpy"], epochs=1, optimizer=KINDS[kind]())
+    assert history.plan == ("numpy" if kind == "sgd" else "gradient")
+    np.testing.assert_allclose(fused.flat_parameters, stepped.flat_parameters, rtol=1e-5, atol=1e-6)
     if kind != "sgd":  # asked for by name
         optimizer = KINDS[kind]()
         with pytest.raises(CourseError) as caught:
-            train(untouched, *moons, choose("numpy", dense_sgd_epoch="numpy"), epochs=1, optimizer=optimizer)
+            train(untouched, *moons, choose("numpy"), plan="numpy", epochs=1, optimizer=optimizer)
         assert "\n" not in str(caught.value)
         assert same((untouched, optimizer), (make_network([2, 4, 1]), KINDS[kind]()))
 
@@ -271,7 +284,7 @@ def test_a_fused_epoch_is_for_plain_sgd_only(moons, kind):
 def any_rule(monkeypatch):
     """A kernel `numpy` of network_epoch: the reference in float32, for chains without a pool."""
     monkeypatch.setattr(network_epoch, "kernels", dict(network_epoch.kernels))
-    monkeypatch.setitem(catalogue.EPOCHS, "network", (("network",), ()))
+    monkeypatch.setitem(catalogue.KINDS, "network", (("network",), ()))
 
     @network_epoch.kernel("numpy", device="cpu")
     def by_reference(parameters, M, V, architecture, *arguments):
@@ -284,12 +297,12 @@ def any_rule(monkeypatch):
 
 @optimizer_kinds
 def test_a_fused_epoch_of_a_chain_is_for_every_optimizer(moons, kind, any_rule):
-    fused, by_steps = make_network([2, 4, 1]), make_network([2, 4, 1])
+    fused, stepped = make_network([2, 4, 1]), make_network([2, 4, 1])
     optimizer, other = KINDS[kind](), KINDS[kind]()
     history = train(fused, *moons, choose("numpy"), epochs=2, optimizer=optimizer)
-    train(by_steps, *moons, STEPS["numpy"], epochs=2, optimizer=other)
-    assert (history.kernel, history.note, optimizer.steps) == ("numpy", "", other.steps)
-    np.testing.assert_allclose(fused.flat_parameters, by_steps.flat_parameters, rtol=1e-5, atol=1e-6)
+    train(stepped, *moons, STEPS["numpy"], epochs=2, optimizer=other)
+    assert (history.plan, history.note, optimizer.steps) == ("numpy", "", other.steps)
+    np.testing.assert_allclose(fused.flat_parameters, stepped.flat_parameters, rtol=1e-5, atol=1e-6)
     for name in optimizer.remembers:
         np.testing.assert_allclose(optimizer.state[name], other.state[name], rtol=1e-5, atol=1e-6)
 
@@ -297,23 +310,23 @@ def test_a_fused_epoch_of_a_chain_is_for_every_optimizer(moons, kind, any_rule):
 def test_a_chain_of_images_is_fused_and_what_does_not_fit_goes_step_by_step(any_rule):
     rng = np.random.default_rng(1)
     X, Y = rng.standard_normal((7, 1, 6, 6)).astype(np.float32), np.eye(2, dtype=np.float32)[rng.integers(0, 2, 7)]
-    for words, kernel in (("image1x6x6,conv2x3same,3,2", "numpy"), ("image1x6x6,pool2,conv2x3same,2", "steps")):
+    for words, kernel in (("image1x6x6,conv2x3same,3,2", "numpy"), ("image1x6x6,pool2,conv2x3same,2", "operations")):
         optimizer = KINDS["momentum"]
-        fused, by_steps = (make_network(words, "tanh", initialiser="xavier", seed=3) for _ in range(2))
+        fused, stepped = (make_network(words, "tanh", initialiser="xavier", seed=3) for _ in range(2))
         history = train(fused, X, Y, choose("numpy"), epochs=1, batch_size=3, optimizer=optimizer())
-        assert history.kernel == kernel and (history.note == "") == (kernel == "numpy")
-        steps = choose("numpy", network_epoch="steps")
-        assert train(by_steps, X, Y, steps, epochs=1, batch_size=3, optimizer=optimizer()).kernel == "steps"
-        np.testing.assert_allclose(fused.flat_parameters, by_steps.flat_parameters, rtol=1e-5, atol=1e-6)
+        assert history.plan == kernel and (history.note == "") == (kernel == "numpy")
+        options = {"epochs": 1, "batch_size": 3, "optimizer": optimizer()}
+        train(stepped, X, Y, choose("numpy"), plan="operations", **options)
+        np.testing.assert_allclose(fused.flat_parameters, stepped.flat_parameters, rtol=1e-5, atol=1e-6)
 
 
 def test_a_fused_epoch_is_for_dense_networks_only(moons):
     dense = make_network([2, 4, 1])
     nested = Network([LayerSequence(dense.layers)], input_shape=(2,))
-    assert train(nested, *moons, choose("numpy"), epochs=1).kernel == "steps"
-    assert train(dense, *moons, choose("numpy"), epochs=1).kernel == "numpy"
+    assert train(nested, *moons, choose("numpy"), epochs=1).plan == "operations"
+    assert train(dense, *moons, choose("numpy"), epochs=1).plan == "numpy"
     np.testing.assert_allclose(nested.flat_parameters, dense.flat_parameters, rtol=1e-5, atol=1e-6)
-    refused(train, nested, *moons, choose("numpy", dense_sgd_epoch="numpy"), epochs=1)
+    refused(train, nested, *moons, choose("numpy"), plan="numpy", epochs=1)
 
 
 class Watched:
@@ -321,7 +334,7 @@ class Watched:
 
     def __init__(self, backend):
         self.backend, self.seen = backend, []
-        for name in ("device", "kernels", "epochs", "notes", "yours", "asked", "unused", "to_device"):
+        for name in ("name", "device", "kernels", "fusable", "notes", "yours", "asked", "unused", "to_device"):
             setattr(self, name, getattr(backend, name))
 
     def __getattr__(self, name: str):
@@ -379,5 +392,5 @@ def two_epochs_step_by_step(kind: str, moons) -> tuple[Network, object]:
     for epoch in (1, 2):
         order = np.random.default_rng([0, epoch]).permutation(53)
         X, Y = (array[order] for array in moons)
-        training.train_step_by_step(network, X, Y, 10, 0.1, STEPS["numba"], optimizer)
+        train_step_by_step(network, X, Y, 10, 0.1, STEPS["numba"], optimizer)
     return network, optimizer

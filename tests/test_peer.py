@@ -5,19 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fused_epochs import mistakes
+from epoch_networks import mistakes
 from refusals import refused
 
 from benchmarks import all_reduce as benchmark
 from cuda_on_cpu import emulate
 from cuda_on_cpu.faults import EmulationError
 from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
+from fused_epochs import dense_peers
 from nnclassroom.judge.check import check
 from nncourse import device as devices
-from nncourse.architecture import DenseArchitecture
-from nncourse.epochs import dense_peers
-from nncourse.epochs.dense import dense_sgd_epoch, random_targets
 from nncourse.errors import CourseError
+from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch, random_targets
 from nncourse.kernels.peer.all_reduce import WAYS, GPUs, Simulated, after_rounds, peer_sum, source, way_for
 from tests.tiers import many
 

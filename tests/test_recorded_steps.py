@@ -13,17 +13,18 @@ from benchmarks.recorded import naive_backend
 from cuda_on_cpu.source import parameters
 from nnclassroom.exercises.nb06 import algorithm_1
 from nncourse.backend import choose
-from nncourse.group import ALONE, Alone
-from nncourse.kernels import convolution_backpropagation
-from nncourse.kernels import kernel as kernels
+from nncourse.cuda import launch as launches
+from nncourse.group import Alone
 from nncourse.model import recorded_steps
-from nncourse.model.data_parallel import Part, data_parallel_epoch, parts_of_epoch
+from nncourse.model.data_parallel import Part, Together, data_parallel_epoch, parts_of_epoch
 from nncourse.model.image_layers import Dropout
 from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, make_network, training_step
 from nncourse.model.optimizers import SGD, AdaGrad, Adam, RMSProp, step_decay
+from nncourse.model.plans import train_step_by_step
 from nncourse.model.recorded_steps import RecordedEpoch
-from nncourse.model.training import train, train_step_by_step
+from nncourse.model.task import Task
+from nncourse.model.training import History, train
 
 
 class Stream:
@@ -85,7 +86,7 @@ class Launch:
 @pytest.fixture
 def cuda(cuda_somewhere, monkeypatch):
     """Kernels on the emulator; streams and recordings are stand-ins."""
-    really = kernels.launching().launch
+    really = launches.launch
 
     def launch(source, function, grid, block, arguments, *more, **options):
         def begin(arguments):
@@ -110,9 +111,7 @@ def cuda(cuda_somewhere, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     for name, there in (("Recording", Recording), ("Launch", Launch)):
         monkeypatch.setattr(recorded_steps, name, there)
-    module = kernels.launching()
-    monkeypatch.setattr(kernels, "launching", lambda: SimpleNamespace(**vars(module) | {"launch": launch}))
-    monkeypatch.setattr(convolution_backpropagation, "launching", kernels.launching)
+    monkeypatch.setattr(launches, "launch", launch)
     monkeypatch.setattr(recorded_steps, "MOST_STEPS", 2)
     return choose("cuda", emulate=True)
 
@@ -154,8 +153,8 @@ def test_replayed_steps_are_the_plain_steps(cuda, name, kind):
         X, Y = problem(network, n)
         if recorded:
             before = network.flat_parameters.copy()
-            parts = parts_of_epoch(n, batch, ALONE)
-            epoch = RecordedEpoch(network, optimizer, cuda, X, Y, 0.1, 7, parts, rate_changes=True)
+            parts = parts_of_epoch(n, batch)
+            epoch = RecordedEpoch(Task(network, optimizer, cuda, X, Y, batch, 0.1, True, 7), parts)
             assert optimizer.steps == 0 and np.array_equal(before, network.flat_parameters)
             assert len(epoch.recorded) == 2
         for number in (1, 2, 3):
@@ -176,7 +175,7 @@ def test_steps_on_the_same_rows_are_recorded(cuda):
         network, optimizer = NETWORKS["dense"](), Adam()
         parts = [Part(slice(0, 4))] * 3
         if recorded:
-            RecordedEpoch(network, optimizer, cuda, X, Y, 0.1, 0, parts)(np.arange(4), 0.1, StepPosition())
+            RecordedEpoch(Task(network, optimizer, cuda, X, Y, 4, 0.1), parts)(np.arange(4), 0.1, StepPosition())
         for _ in () if recorded else parts:
             training_step(network, X, Y, 0.1, cuda, optimizer)
         trained.append((network, optimizer))
@@ -186,8 +185,8 @@ def test_steps_on_the_same_rows_are_recorded(cuda):
 def recorded_and_plain(make, backend, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """The parameters after steps of 3 rows that are replayed, and after the same steps of the plain loop."""
     recorded, plain, n, rate = make(), make(), 3 * steps, 0.5
-    (X, Y), parts = problem(plain, n), parts_of_epoch(n, 3, ALONE)
-    RecordedEpoch(recorded, SGD(), backend, X, Y, rate, 7, parts)(np.arange(n), rate, StepPosition(7))
+    (X, Y), parts = problem(plain, n), parts_of_epoch(n, 3)
+    RecordedEpoch(Task(recorded, SGD(), backend, X, Y, 3, rate, seed=7), parts)(np.arange(n), rate, StepPosition(7))
     train_step_by_step(plain, X, Y, 3, rate, backend, SGD(), StepPosition(7))
     return recorded.flat_parameters, plain.flat_parameters
 
@@ -227,9 +226,9 @@ def test_an_algorithm_1_of_ones_own_is_recorded_as_it_is(cuda, function, sizes):
 BY_STEPS = {"dense_forward": "naive"}  # a chosen kernel: no fused epochs
 DENSE, HALVED = "30,60,10,2", step_decay(0.01, 1, 0.5)
 ON_GPU = [(DENSE, kind, BY_STEPS, HALVED) for kind in OPTIMIZERS]
-ON_GPU += [(DENSE, "adam", "naive", None), (DENSE, "sgd", BY_STEPS | {"sgd_update": "cupy"}, None)]
-ON_GPU += [("dropout", "adam", BY_STEPS, None)]
-ON_GPU += [("image1x8x8,conv4x3same,batchnorm,pool2,conv2x3,pool2,8,2", "momentum", BY_STEPS, None)]
+ON_GPU += [(DENSE, "adam", "naive", 0.1), (DENSE, "sgd", BY_STEPS | {"sgd_update": "cupy"}, 0.1)]
+ON_GPU += [("dropout", "adam", BY_STEPS, 0.1)]
+ON_GPU += [("image1x8x8,conv4x3same,batchnorm,pool2,conv2x3,pool2,8,2", "momentum", BY_STEPS, 0.1)]
 
 
 def trained(words: str, kind: str, kernels, **options) -> tuple:
@@ -241,26 +240,26 @@ def trained(words: str, kind: str, kernels, **options) -> tuple:
     return network, optimizer, train(network, X, Y, backend, optimizer=optimizer, **options)
 
 
-@pytest.mark.parametrize("words, kind, kernels, schedule", ON_GPU)
-def test_recorded_training_is_the_plain_one(gpu, words, kind, kernels, schedule):
-    plain = trained(words, kind, kernels, schedule=schedule, record=False)
-    recorded = trained(words, kind, kernels, schedule=schedule)
-    assert (plain[-1].kernel, recorded[-1].kernel) == ("steps", "recorded_steps") and not recorded[-1].note
+@pytest.mark.parametrize("words, kind, kernels, rate", ON_GPU)
+def test_recorded_training_is_the_plain_one(gpu, words, kind, kernels, rate):
+    plain = trained(words, kind, kernels, learning_rate=rate, plan="operations")
+    recorded = trained(words, kind, kernels, learning_rate=rate)
+    assert (plain[-1].plan, recorded[-1].plan) == ("operations", "recorded") and not recorded[-1].note
     assert same(plain, recorded) and np.array_equal(plain[0].flat_statistics, recorded[0].flat_statistics)
 
 
 @pytest.mark.parametrize(
-    "kernels, kind, schedule, why",
+    "kernels, kind, rate, why",
     [
-        ({"dense_forward": "cupy"}, "sgd", None, "dense_forward (cupy) cannot be recorded"),
-        (BY_STEPS | {"hidden_delta": "cupy"}, "sgd", None, "hidden_delta (cupy) cannot be recorded"),  # within branches
-        (BY_STEPS | {"adam_update": "cupy"}, "adam", None, "adam_update (cupy) gets another c1 in each step"),
+        ({"dense_forward": "cupy"}, "sgd", 0.1, "dense_forward (cupy) cannot be recorded"),
+        (BY_STEPS | {"hidden_delta": "cupy"}, "sgd", 0.1, "hidden_delta (cupy) cannot be recorded"),  # within branches
+        (BY_STEPS | {"adam_update": "cupy"}, "adam", 0.1, "adam_update (cupy) gets another c1 in each step"),
         (BY_STEPS | {"sgd_update": "cupy"}, "sgd", HALVED, "sgd_update (cupy) gets another rate"),
     ],
 )
-def test_what_cannot_be_recorded_is_said_and_trained(gpu, kernels, kind, schedule, why):
-    plain, ours = (trained(DENSE, kind, kernels, schedule=schedule, record=record) for record in (False, True))
-    assert ours[-1].kernel == "steps" and why in ours[-1].note and not plain[-1].note and same(plain, ours)
+def test_what_cannot_be_recorded_is_said_and_trained(gpu, kernels, kind, rate, why):
+    plain, ours = (trained(DENSE, kind, kernels, learning_rate=rate, plan=plan) for plan in ("operations", None))
+    assert ours[-1].plan == "operations" and why in ours[-1].note and not plain[-1].note and same(plain, ours)
 
 
 def test_a_recorded_training_goes_on_as_if_it_had_never_stopped(gpu):
@@ -270,7 +269,7 @@ def test_a_recorded_training_goes_on_as_if_it_had_never_stopped(gpu):
     network, optimizer = make_network(DENSE, "relu", "categorical_cross_entropy", seed=1), OPTIMIZERS["adam"]()
     X, Y = problem(network, 1001)
     for done, epochs in ((0, 1), (1, 2)):
-        options = {"epochs": epochs, "epochs_done": done, "batch_size": 32, "seed": 5, "optimizer": optimizer}
+        options = {"epochs": epochs, "after": History(before=done), "batch_size": 32, "seed": 5, "optimizer": optimizer}
         with cupy.cuda.Stream(non_blocking=True):  # another stream than the default
             train(network, X, Y, choose("cuda", **BY_STEPS), **options)
     assert same(whole, (network, optimizer))
@@ -296,17 +295,19 @@ def test_exchanges_by_nccl_are_recorded(gpu, words):
             members.allReduce(where, where, vector.size, library.NCCL_FLOAT32, library.NCCL_SUM, stream)
 
     group, found = One("gpu"), []
+    together = Together(group, synchronise=True)
     for recorded in (False, True):
         network = make_network(words, "relu", "categorical_cross_entropy", seed=1).on(backend)
         optimizer, (X, Y) = Adam(), map(backend.to_device, problem(network, 101))
         group.all_reduce(network.flat_gradient)
-        parts = parts_of_epoch(101, 32, group, synchronise=True)
-        epoch = RecordedEpoch(network, optimizer, backend, X, Y, 0.01, 5, parts, group=group) if recorded else None
+        parts = parts_of_epoch(101, 32, together)
+        task = Task(network, optimizer, backend, X, Y, 32, 0.01, seed=5, together=together)
+        epoch = RecordedEpoch(task, parts) if recorded else None
         for number in (1, 2):
             order, position = cupy.asarray(np.random.default_rng(number).permutation(101)), StepPosition(5, number)
             if epoch:
                 epoch(order, 0.01, position)
             else:
-                data_parallel_epoch(network, X, Y, order, 32, 0.01, backend, optimizer, position, group, True)
+                data_parallel_epoch(network, X, Y, order, 32, 0.01, backend, optimizer, position, together)
         found.append((network, optimizer))
     assert same(*found)

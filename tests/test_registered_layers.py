@@ -438,7 +438,7 @@ def test_a_layer_derived_from_a_dense_one_is_not_taken_for_it(tmp_path):
 
     network, (X, Y) = Network([Doubled(*make_network([4, 3]).parameters, "sigmoid")]), samples()
     outputs = network.predict(X, choose("numpy"))
-    assert not network.is_dense and train(network, X, Y, choose("numpy"), epochs=1).kernel == "steps"
+    assert not network.is_dense and train(network, X, Y, choose("numpy"), epochs=1).plan == "operations"
     assert not np.array_equal(outputs, network.predict(X, choose("numpy")))
     assert "npz" in refused(files.save, files.Model(network), tmp_path / "model.m")
 

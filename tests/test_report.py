@@ -10,6 +10,7 @@ from refusals import command_refused
 
 from cuda_on_cpu import emulate
 from cuda_on_cpu.host_compiler import why_no_c_compiler
+from fused_epochs import dense_plain
 from nnclassroom import commands, timing
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
@@ -18,10 +19,10 @@ from nnclassroom.notebook import report, speedup
 from nnclassroom.notebook.exercise import Outcome
 from nnclassroom.notebook.speedup import CONTENDERS, Contender, Time
 from nncourse import datasets, device
-from nncourse.epochs import dense_plain
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.activations import relu, sigmoid
 from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.dense_epoch import dense_sgd_epoch
 from nncourse.language import ROOT
 from nncourse.model.training import History
 
@@ -252,9 +253,8 @@ def test_a_batch_that_a_contender_cannot_do_costs_only_its_mark(monkeypatch):
             raise RuntimeError("no <i>")
         return fused(parameters, architecture, X, Y, batch, rate)
 
-    fused = capped.backend.epochs["dense_sgd_epoch"]
-    kernel = replace(fused, function=up_to_ten)
-    capped = replace(capped, backend=replace(capped.backend, asked_epochs={"dense_sgd_epoch": kernel}))
+    fused = dense_sgd_epoch["numpy"]
+    monkeypatch.setitem(dense_sgd_epoch.kernels, "numpy", replace(fused, function=up_to_ten))
     by_batch, stopped = speedup.over_batches([whole, capped], data, test)
     assert set(by_batch["numpy"]) == {10, 20, 30, 40} and set(by_batch["numpy, fused"]) == {10, 40}
     assert len(stopped) == 2 and "20 do not fit" in stopped[0] and "30 stopped" in stopped[1] and "<i>" in stopped[1]

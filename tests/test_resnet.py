@@ -14,6 +14,7 @@ from resnet_pytorch import resnet as in_pytorch
 
 from benchmarks import resnet as benchmark
 from cuda_on_cpu import emulate
+from fused_epochs.architecture import architecture_of
 from nncourse import device as devices
 from nncourse.backend import choose
 from nncourse.errors import CourseError
@@ -25,7 +26,7 @@ from nncourse.model.network import Network, backpropagation, make_network, refus
 from nncourse.model.optimizers import SGD
 from nncourse.model.residual import BatchNorm, Residual
 from nncourse.model.resnet import from_torchvision, resnet, to_torchvision
-from nncourse.model.training import train
+from nncourse.model.training import History, train
 from nncourse.parallel.simulation import simulate
 
 NUMPY = choose("numpy")
@@ -255,13 +256,13 @@ Y = np.eye(3, dtype=np.float32)[np.argmax(X.mean(axis=(1, 3))[:, :3], axis=1)]
 def trained(epochs, network=None, optimizer=None, done=0, **options):
     network, optimizer = network or make_network(TINY, "relu", CROSS, seed=1), optimizer or SGD(momentum=0.9)
     options = {"batch_size": 8, "learning_rate": 0.05, "seed": 3} | options
-    history = train(network, X, Y, NUMPY, epochs=epochs, optimizer=optimizer, epochs_done=done, **options)
+    history = train(network, X, Y, NUMPY, epochs=epochs, optimizer=optimizer, after=History(before=done), **options)
     return network, optimizer, history
 
 
 def test_it_learns_is_resumed_from_a_file_exactly_and_says_why_no_epoch_is_fused(tmp_path):
     whole, _, history = trained(4)
-    assert history.costs[-1] < 0.6 * history.costs[0] and history.kernel == "steps"
+    assert history.costs[-1] < 0.6 * history.costs[0] and history.plan == "operations"
     assert "step by step" in history.note and "\n" not in history.note
     half, optimizer, _ = trained(1)
     files.save(files.Model(half, optimizer=optimizer), tmp_path / "model.npz")
@@ -315,7 +316,7 @@ def test_a_resnet_in_words_is_the_same_network(tmp_path):
     for other in ("image3x40x33,resnet34,7", "image3x40x33,conv64x7p3s2,batchnorm,7"):
         refused(refuse_other_layers, made, other, "the model's layers")
     with pytest.raises(CourseError) as caught:
-        network.architecture  # noqa: B018
+        architecture_of(network)
     assert "\n" not in str(caught.value)
 
 

@@ -12,6 +12,7 @@ from nncourse import device as devices
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, Alone
+from nncourse.model.data_parallel import Together
 from nncourse.model.network import flops, make_network, training_step
 from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import evaluate, train
@@ -390,7 +391,7 @@ def test_a_step_takes_as_long_as_its_slowest_member(monkeypatch):
     now = [0.0]
 
     def epoch(*arguments, **options):
-        now[0] += 1.0 + arguments[9].rank
+        now[0] += 1.0 + arguments[9].group.rank
 
     monkeypatch.setattr(hybrid_training, "data_parallel_epoch", epoch)
     monkeypatch.setattr(hybrid_training, "time", SimpleNamespace(perf_counter=lambda: now[0]))
@@ -422,7 +423,7 @@ def hybrid(world):
     shares = measured_shares(network, X, Y, backend, group, batch_size=200)
     seconds = measured_step(network, X, Y, backend, group, shares, batch_size=200, steps=2)
     options = {"epochs": 1, "batch_size": 200, "learning_rate": 0.2}
-    train(network, X, Y, backend, group=group, shares=shares, **options)
+    train(network, X, Y, backend, together=Together(group, shares), **options)
     return {"parameters": network.flat_parameters, "shares": shares, "seconds": seconds, "what": what}
 
 

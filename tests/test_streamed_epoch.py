@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fused_epochs import mistakes, rejected
+from epoch_networks import mistakes, rejected
 from refusals import refused
 
 from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
-from nnclassroom.judge import check
-from nncourse.architecture import Windows
-from nncourse.epochs import streamed as module
-from nncourse.epochs.dense_one_kernel import Chip
-from nncourse.epochs.network import ADAM, CROSS, MOMENTUM, NETWORKS, PLAIN, POOL_2, SAME_3, SAME_5, network_epoch, sizes
-from nncourse.epochs.streamed import (
+from fused_epochs import streamed as module
+from fused_epochs.architecture import Windows
+from fused_epochs.dense_one_kernel import Chip
+from fused_epochs.network import ADAM, CROSS, MOMENTUM, NETWORKS, PLAIN, POOL_2, SAME_3, SAME_5, network_epoch, sizes
+from fused_epochs.streamed import (
     EMULATED,
     IMAGE_TILES,
     TILES,
@@ -25,6 +24,7 @@ from nncourse.epochs.streamed import (
     source,
     streamed,
 )
+from nnclassroom.judge import check
 from nncourse.errors import DoesNotFitError
 from tests.tiers import many
 

@@ -15,11 +15,12 @@ import psutil
 import pytest
 from refusals import refused
 from threadpoolctl import threadpool_info, threadpool_limits
+from trainings import by_steps
 
 from nncourse import choose, make_network, threads, train
 from nncourse.model.network import threads_for
 from nncourse.model.training import evaluate
-from nncourse.threads import Load, Look, Threads, granted, that_pay
+from nncourse.threads import Load, Look, Threads, asked, granted, that_pay
 
 
 def in_blas() -> int:
@@ -49,7 +50,7 @@ class Watched:
     """NumPy's backend; `counts` are the threads of BLAS at each product forward."""
 
     def __init__(self):
-        self.backend, self.counts = choose("numpy", dense_sgd_epoch="steps"), []
+        self.backend, self.counts = by_steps("numpy"), []
 
     def __getattr__(self, name):
         if name == "dense_forward":
@@ -138,7 +139,8 @@ def test_training_predicting_and_evaluating_choose_alike(cores):
     for work in works:
         assert counts(work) == {4}
         assert counts(lambda backend, work=work: work(backend, threads=2)) == {2}
-    trained = counts(lambda backend: train(network, X, Y, backend, epochs=1, batch_size=1024, threads=2))
+    with asked(2):
+        trained = counts(lambda backend: train(network, X, Y, backend, epochs=1, batch_size=1024))
     assert trained == {1, 2}  # one where a step is only tried
     cores(16.0)
     assert [counts(work) for work in works] == [{1}, {1}]
@@ -149,7 +151,8 @@ def test_threads_that_are_asked_for_are_in_the_history(cores):
     small = make_network([4, 3, 2])
     rows = np.zeros((8, 4), np.float32), np.zeros((8, 2), np.float32)
     assert train(small, *rows, choose("numpy"), epochs=1).threads == 1
-    assert train(small, *rows, choose("numpy"), epochs=1, threads=3).threads == 3
+    with asked(3):
+        assert train(small, *rows, choose("numpy"), epochs=1).threads == 3
 
 
 @pytest.fixture

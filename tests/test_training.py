@@ -3,21 +3,22 @@
 import itertools
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
-from trainings import stop_after
+from trainings import by_steps, stop_after
 
 from nncourse import datasets
-from nncourse.backend import EPOCH_KERNELS, choose
-from nncourse.epochs.dense import dense_sgd_epoch
+from nncourse.backend import choose
 from nncourse.errors import CourseError, DoesNotFitError
+from nncourse.kernels.dense_epoch import dense_sgd_epoch
 from nncourse.model import metrics
 from nncourse.model.network import MOST_ROWS, make_network, training_step
-from nncourse.model.training import evaluate, train
+from nncourse.model.training import History, evaluate, train
 
 NUMPY = choose("numpy")
-STEPS = choose("numpy", dense_sgd_epoch="steps")
+STEPS = by_steps("numpy")
 
 
 def scaled(data):
@@ -70,7 +71,7 @@ def test_resume_goes_on_as_if_it_had_never_stopped(moons):
     at_once, history = trained(make_network([2, 4, 1]), *moons, epochs=10, seed=3)
     in_two, first = trained(make_network([2, 4, 1]), *moons, epochs=5, seed=3)
     assert not same(at_once, in_two)
-    _, second = trained(in_two, *moons, epochs=5, seed=3, epochs_done=5)
+    _, second = trained(in_two, *moons, epochs=5, seed=3, after=History(before=5))
     assert same(at_once, in_two)
     assert first.costs + second.costs == history.costs
     assert [epoch.number for epoch in second.epochs] == [6, 7, 8, 9, 10]
@@ -150,8 +151,8 @@ def test_no_learning_rate_leaves_weights_that_are_not_finite(moons, cost, rate):
 @pytest.mark.parametrize("name", ("numpy", "numba"))
 def test_an_epoch_is_one_call_of_the_backend_s_kernel(moons, name):
     network, history = trained(make_network([2, 4, 1]), *moons, choose(name), batch_size=7)
-    by_steps, other = trained(make_network([2, 4, 1]), *moons, choose(name, dense_sgd_epoch="steps"), batch_size=7)
-    assert (history.kernel, other.kernel, history.note) == (name, "steps", "")
+    by_steps, other = trained(make_network([2, 4, 1]), *moons, choose(name), batch_size=7, plan="operations")
+    assert (history.plan, other.plan, history.note) == (name, "operations", "")
     assert agree(network, by_steps) and history.costs == pytest.approx(other.costs, rel=1e-5)
 
 
@@ -166,24 +167,23 @@ def narrow(monkeypatch):
             raise DoesNotFitError("narrow wanted one layer; take dense_sgd_epoch=numpy")
         return dense_sgd_epoch["numpy"](parameters, architecture, *arguments)
 
-    monkeypatch.setitem(EPOCH_KERNELS, "numpy", "narrow")
+    monkeypatch.setitem(planner.KERNELS, "numpy", "narrow")
+    monkeypatch.setitem(planner.ASKED, "narrow", partial(planner.by_kernel, "narrow"))
 
 
-def test_where_a_kernel_does_not_fit_the_next_takes_over_and_it_is_said(moons, narrow, capsys):
-    network, history = trained(make_network([2, 4, 1]), *moons, choose("numpy"), progress=True)
-    assert history.kernel == "numpy"
+def test_where_a_kernel_does_not_fit_the_next_takes_over_and_it_is_said(moons, narrow):
+    network, history = trained(make_network([2, 4, 1]), *moons, choose("numpy"))
+    assert history.plan == "numpy"
     assert history.note == "trained by numpy: narrow wanted one layer; take dense_sgd_epoch=numpy"
-    printed = capsys.readouterr()
-    assert history.note in printed.out + printed.err
     assert same(network, trained(make_network([2, 4, 1]), *moons, NUMPY)[0])
     fits = trained(make_network([2, 1]), *moons, choose("numpy"))[1]
-    assert (fits.kernel, fits.note) == ("narrow", "")
+    assert (fits.plan, fits.note) == ("narrow", "")
 
 
 def test_a_kernel_that_was_asked_for_and_does_not_fit_is_an_error(moons, narrow):
     network = make_network([2, 4, 1])
     with pytest.raises(DoesNotFitError, match="wanted one layer"):
-        train(network, *moons, choose("numpy", dense_sgd_epoch="narrow"), epochs=1)
+        train(network, *moons, choose("numpy"), epochs=1, plan="narrow")
     assert same(network, make_network([2, 4, 1]))
 
 

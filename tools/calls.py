@@ -51,11 +51,7 @@ class Calls:
     yours: frozenset[str]
     asked: frozenset[str]
     unused: frozenset[str]
-
-    @property
-    def epochs(self) -> Mapping[str, Any]:
-        """The kernels that compute fused epochs, by operation."""
-        raise NotImplementedError
+    fusable: bool
 
     def to_device(self, array: Array) -> Array:
         """`array` where this backend's kernels want it."""

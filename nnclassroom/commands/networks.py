@@ -156,10 +156,13 @@ def joined(device: str, heart: Heartbeat | None, load: Callable[[], Dataset]) ->
 
 def backend_for(options: Namespace) -> Backend:
     """The backend that the options ask for."""
+    from nncourse.backend import OLD_OPERATIONS
     from nncourse.catalogue import find
 
     pairs = [pair.partition("=") for text in options.use for pair in text.split(",")]
-    overrides = {find(operation).name: kernel for operation, _, kernel in pairs}
+    overrides = {
+        operation if operation in OLD_OPERATIONS else find(operation).name: kernel for operation, _, kernel in pairs
+    }
     if options.mine:
         from nnclassroom.exercises import own_backend
 
@@ -176,7 +179,6 @@ def say_backend(backend: Backend, options: Namespace) -> None:
         return
     print(f"backend: {backend.name}")
     for operation, note in backend.notes.items():
-        kernel = backend.kernels.get(operation) or backend.epochs.get(operation)
-        print(f"  {operation}: {kernel.name if kernel else 'steps'}, {note}")
+        print(f"  {operation}: {backend.kernels[operation].name}, {note}")
     if options.mine and not backend.yours:
         print(f"  none of your own kernels is for the {backend.device.upper()}: the course's are used")

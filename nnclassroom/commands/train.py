@@ -47,6 +47,7 @@ def add_options(parser: ArgumentParser) -> None:
     add("--initialiser", help="distribution of the first weights: xavier (default), he, normal or uniform")
     add("--scaling", help="scaling of the inputs: none, normalization or standardization (default)")
     add("--validation", type=number, default=0.0, help="share of the samples kept out of training (default 0)")
+    add("--plan", help="plan that computes an epoch: operations, recorded, … (default: the first that fits)")
     add(
         "--resume",
         metavar="MODEL",
@@ -61,8 +62,9 @@ def run(options: Namespace) -> int:
 
 def train(options: Namespace, heart: Heartbeat | None) -> int:
     """Train and save; the exit status."""
-    from nncourse import datasets, device
+    from nncourse import datasets, device, threads
     from nncourse.model import files, metrics, training
+    from nncourse.model.data_parallel import Together
     from nncourse.model.network import threads_for
     from nncourse.model.optimizers import make_schedule
 
@@ -80,7 +82,6 @@ def train(options: Namespace, heart: Heartbeat | None) -> int:
         "schedule": _from(options, "schedule", resumed, "constant"),
         "seed": seed,
     }
-    schedule = make_schedule(steps["schedule"], steps["learning_rate"])
     backend = networks.backend_for(options)
     load = partial(datasets.load, options.dataset, network.sizes[-1], network.sizes[0])
     label = networks.label_of(options, resumed)
@@ -104,11 +105,14 @@ def train(options: Namespace, heart: Heartbeat | None) -> int:
         print(f"threads: {taken}")
     X, before = model.scaled(X), _count_of("epochs", resumed)
     held = (model.scaled(held_out.samples_for(network.input_shape)), held_out.Y) if held_out else None
-    more = {"validation": held, "epochs_done": before, "progress": options.verbose, "group": group}
-    more |= {"synchronise": bool(network.statistics), "threads": options.threads}
-    more |= {"on_rows": heart.works} if heart else {}
-    how = steps | {"schedule": schedule, "optimizer": optimizer} | more
-    history = training.train(network, X, data.Y, backend, epochs=options.epochs, **how)
+    rate = make_schedule(steps["schedule"], steps["learning_rate"])
+    on_rows = heart.works if heart else None
+    how = {"batch_size": steps["batch_size"], "learning_rate": rate, "optimizer": optimizer, "seed": seed}
+    how |= {"validation": held, "plan": options.plan, "after": training.History(before=before)}
+    how |= {"together": Together(group, synchronise=bool(network.statistics), on_rows=on_rows)}
+    shown = options.verbose and group.rank == 0
+    with threads.asked(options.threads), training.ProgressBar(options.epochs, shown) as bar:
+        history = training.train(network, X, data.Y, backend, epochs=options.epochs, on_epoch=bar, **how)
     if heart:
         heart.rests()
     if history.epochs and not any(map(math.isfinite, history.costs)):
@@ -126,7 +130,7 @@ def train(options: Namespace, heart: Heartbeat | None) -> int:
         "versions": device.versions(),
     }
     if group.rank == 0:
-        note = "" if options.verbose or group.size > 1 else history.note  # several: said already
+        note = history.note if group.size == 1 or options.verbose else ""  # several: said already
         for line in filter(None, (note, history.stopped)):
             print(f"nncourse: {line}", file=sys.stderr)
         files.save(model, options.model)

@@ -11,8 +11,7 @@ import numpy as np
 
 from nnclassroom.judge import network_answer  # noqa: F401  (it holds students' texts)
 from nnclassroom.judge.network_operation import NetworkOperation, lists
-from nncourse.architecture import DenseArchitecture
-from nncourse.epochs.dense import dense_sgd_epoch, random_targets
+from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch, random_targets
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 

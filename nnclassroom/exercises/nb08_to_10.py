@@ -16,10 +16,8 @@ from math import ceil
 
 import numpy as np
 
-from nncourse.architecture import DenseArchitecture
-from nncourse.epochs import dense_cpu  # noqa: F401  (it registers the kernel that the pretended GPU runs)
-from nncourse.epochs.dense import dense_sgd_epoch
 from nncourse.errors import CourseError
+from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Trial
 
@@ -76,7 +74,8 @@ class PretendMemory:
             raise CourseError(f"{TRAIN_EPOCH}: wanted the whole number batch as the fourth, got {_named(batch)}")
         if not isinstance(rate, int | float | np.number):
             raise CourseError(f"{TRAIN_EPOCH}: wanted the number rate as the fifth, got {_named(rate)}")
-        dense_sgd_epoch["numpy"](parameters.hidden, self.architecture, X.hidden, Y.hidden, batch, rate)
+        given = self.architecture, X.hidden, Y.hidden, batch, rate
+        parameters.hidden[...] = dense_sgd_epoch.reference(parameters.hidden, *given)
         self.epochs += 1
         self.told.append((batch, rate))
         return parameters

@@ -1,6 +1,6 @@
 """Figures and tables of notebooks 08 and 08b: what a training step waits for on a GPU, and what holds a kernel back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -38,8 +38,15 @@ from nnclassroom.figures.recorded import table
 from nnclassroom.formats import duration, times_as_fast
 from nnclassroom.timing.anatomy import Mixed
 from nnclassroom.timing.profiles import Profile
+from nncourse.backend import Backend
+from nncourse.catalogue import find
+from nncourse.kernels.dense_epoch import DenseArchitecture
+from nncourse.model.network import make_network
+from nncourse.model.optimizers import SGD
+from nncourse.model.plans import train_step_by_step
 
 __all__ = [
+    "whole_epoch",
     "columns",
     "fused_in_words",
     "host_side",
@@ -347,3 +354,24 @@ def fused_in_words(found: Mapping[str, Mapping[str, float]]) -> str:
         if steps and fused:
             lines.append(f"{network}: one_kernel is {times_as_fast(steps / fused)} as fast as steps")
     return "\n".join(lines)
+
+
+def whole_epoch(sizes: Sequence[int], place: Backend) -> tuple[Callable, str]:
+    """train_epoch(parameters, X, Y, batch, rate) for a network of sigmoids, in place, and what computes it, in words.
+
+    It is one kernel, or steps where the package with such kernels is missing.
+    """
+    operation, network, name = find("dense_sgd_epoch"), make_network(sizes), "numpy"
+    if place.device == "gpu":
+        name = "one_kernel"
+
+    def by_kernel(parameters, X, Y, batch, rate):
+        return operation[name](parameters, DenseArchitecture.of(network), X, Y, batch, rate)
+
+    def by_steps(parameters, X, Y, batch, rate):
+        train_step_by_step(network.with_flat_parameters(parameters), X, Y, batch, rate, place, SGD())
+        return parameters
+
+    if name in operation.kernels:
+        return by_kernel, name
+    return by_steps, "single steps, which take longer: the package fused_epochs is missing here"

@@ -20,8 +20,8 @@ from cuda_on_cpu.text import CudaSource
 from nnclassroom.pages import page
 from nncourse import device
 from nncourse.backend import choose
-from nncourse.epochs.dense import random_targets
 from nncourse.errors import CourseError
+from nncourse.kernels.dense_epoch import random_targets
 from nncourse.model.network import Network, make_network, training_step
 
 SOURCE = CudaSource.read(Path(__file__).with_suffix(".cu"))

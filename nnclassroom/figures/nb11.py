@@ -23,10 +23,12 @@ from nnclassroom.figures.images import plot_images
 from nnclassroom.formats import duration
 from nncourse import device as devices
 from nncourse.backend import Backend, choose
-from nncourse.calls import ADAM
-from nncourse.errors import DoesNotFitError
-from nncourse.kernels.kernel import Kernel
+from nncourse.model import plans
+from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network
+from nncourse.model.optimizers import Adam
+from nncourse.model.task import Task
+from nncourse.model.training import epoch_order
 
 __all__ = [
     "PROJECT",
@@ -71,40 +73,21 @@ PROJECT = (
 def epochs(
     network: Network, X: np.ndarray, Y: np.ndarray, backend: Backend, rate: float = 0.001, seed: int = 1
 ) -> Iterator[float]:
-    """Train with the backend's fused epoch with Adam, in batches of BATCH; yields the seconds of each epoch.
+    """Train with Adam by the plan that train() would take, in batches of BATCH; yields the seconds of each epoch.
 
     `network` is changed after each epoch. Unlike `train`, it computes no cost, which would take longer than an epoch.
-    As in `train`, the order of the samples depends on the seed and the epoch. Kernels are compiled before the first.
     """
     there, X, Y = network.on(backend), backend.to_device(X), backend.to_device(Y)
-    state = [backend.to_device(np.zeros_like(network.flat_parameters)) for _ in range(2)]
-    kernel = _fitting(backend.epochs["convolutional_adam_epoch"], there, X[: 64 * BATCH], Y[: 64 * BATCH], rate)
-    steps = 0
+    plan = plans.chosen(Task(there, Adam(), backend, X, Y, BATCH, rate, seed=seed))
     for number in count(1):
-        order = backend.to_device(np.random.default_rng([seed, number]).permutation(len(X)))
-        rows, targets = X[order], Y[order]
+        order = backend.to_device(epoch_order(len(X), seed, number))
         devices.synchronise(backend.device)
         start = time.perf_counter()
-        kernel(there.flat_parameters, *state, there.architecture, rows, targets, BATCH, rate, steps, *ADAM.values())
+        plan.epoch(order, rate, StepPosition(seed, number))
         devices.synchronise(backend.device)
         seconds = time.perf_counter() - start
-        steps += -(-len(X) // BATCH)
         network.flat_parameters[...] = devices.to_device(there.flat_parameters, "cpu")
         yield seconds
-
-
-def _fitting(kernel: Kernel, network: Network, X, Y, rate: float) -> Kernel:
-    """The kernel, or its replacement if it does not fit on the chip; tried on copies."""
-    while True:
-        parameters = network.flat_parameters
-        vectors = parameters.copy(), parameters * 0, parameters * 0
-        try:
-            kernel(*vectors, network.architecture, X, Y, BATCH, rate, 0, *ADAM.values())
-            return kernel
-        except DoesNotFitError:
-            if not kernel.otherwise:
-                raise
-            kernel = kernel.operation[kernel.otherwise]
 
 
 def recorded() -> list[Row]:

@@ -26,13 +26,13 @@ from nnclassroom.timing.profiles import step_profile
 from nncourse import device as devices
 from nncourse.backend import choose
 from nncourse.cuda.compile import gpu_kernel
-from nncourse.epochs.dense import random_targets
 from nncourse.errors import CourseError, DoesNotFitError
+from nncourse.kernels.dense_epoch import DenseArchitecture, random_targets
 from nncourse.kernels.kernel import MANTISSA, CudaKernel
 from nncourse.language import COURSE
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import SGD
-from nncourse.model.training import train_step_by_step
+from nncourse.model.plans import train_step_by_step
 
 RESULTS = COURSE / "benchmarks" / "results"
 NETWORKS = {(30, 60, 10, 1): 10, (784, 30, 10): 10, (784, 192, 10): 50}  # sizes: batch
@@ -236,7 +236,7 @@ def samples(sizes: tuple[int, ...], n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def step() -> dict[str, list[dict]]:
     """The parts of a training step with separate CUDA kernels, for each of NETWORKS."""
-    backend = choose("cuda", dense_sgd_epoch="steps")
+    backend = choose("cuda")
     found = {}
     for sizes, batch in NETWORKS.items():
         profile = step_profile(make_network(sizes), *samples(sizes, batch), backend, record=False)
@@ -255,7 +255,7 @@ def step() -> dict[str, list[dict]]:
 
 def moving() -> dict[str, float]:
     """Seconds of a step of 30-60-10-1 with some operations on the GPU, the data on the CPU; and with all on the GPU."""
-    sizes, (cpu, gpu) = (30, 60, 10, 1), (choose("numpy"), choose("cuda", dense_sgd_epoch="steps"))
+    sizes, (cpu, gpu) = (30, 60, 10, 1), (choose("numpy"), choose("cuda"))
     X, Y = samples(sizes, 10)
     network, found = make_network(sizes), {}
     everything = {name for name, _ in anatomy.calls_of_step(network, X, Y, cpu)}
@@ -282,7 +282,7 @@ def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, 
     network = make_network(sizes)
     few = batch * max(2, min(100, 50_000 // batch))
     many = batch * max(2, min(1000, 50_000 // batch)) if device == "gpu" else few
-    backend = choose("cuda" if device == "gpu" else "numpy", dense_sgd_epoch="steps")
+    backend = choose("cuda" if device == "gpu" else "numpy")
     there, (X, Y) = network.on(backend), map(backend.to_device, samples(sizes, few))
     step_by_step = functools.partial(train_step_by_step, there, X, Y, batch, 0.01, backend, SGD())
     found = {"steps": devices.seconds(step_by_step, device) / few}
@@ -290,7 +290,7 @@ def epoch_seconds(sizes: tuple[int, ...], batch: int, device: str) -> dict[str, 
         if kernel.device == device and not kernel.missing():
             arrays = (network.flat_parameters.copy(), *samples(sizes, many))
             parameters, X, Y = (devices.to_device(array, device) for array in arrays)
-            epoch = functools.partial(kernel, parameters, network.architecture, X, Y, batch, 0.01)
+            epoch = functools.partial(kernel, parameters, DenseArchitecture.of(network), X, Y, batch, 0.01)
             with contextlib.suppress(DoesNotFitError):
                 found[name] = devices.seconds(epoch, device) / many
     return found

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nnclassroom.handing_out.notebook_files import cell_hash, parsed
+from nncourse.backend import OLD_CHOICES
 from nncourse.errors import CourseError
 
 # A public name is imported from the first of these that has it.
@@ -110,7 +111,10 @@ def _in_call(call: ast.Call) -> Iterator[tuple[str, str]]:
     for keyword in call.keywords:
         if today_called := table()["arguments"].get(f"{name}.{keyword.arg}"):
             value = ast.unparse(keyword.value)
-            yield f"{name}(…, {keyword.arg}={value})", f"{name}(…, {today_called}={value})"
+            if name == "choose":  # a kernel of a whole epoch is a plan now
+                value = {f"{old!r}": f"{plan!r}" for old, plan in OLD_CHOICES.items()}.get(value, value)
+            written = today_called.format(value) if "{" in today_called else f"{today_called}={value}"
+            yield f"{name}(…, {keyword.arg}={value})", written if "(…" in written else f"{name}(…, {written})"
 
 
 def today(module: str, name: str) -> tuple[str, str]:

@@ -22,10 +22,10 @@ from nnclassroom.judge.answer_process.results import said_of
 from nnclassroom.judge.compare import place_of
 from nnclassroom.judge.run import BROKEN_OFF, Returned, Runner, raised, runner
 from nnclassroom.judge.verdict import Case, Fault
-from nncourse.architecture import DenseArchitecture
 from nncourse.errors import CourseError
 from nncourse.kernels import activations, backpropagation, cost, dense, update
 from nncourse.kernels.contract import Argument
+from nncourse.kernels.dense_epoch import DenseArchitecture
 from nncourse.kernels.kernel import Kernel
 from nncourse.kernels.operation import Operation
 

@@ -35,7 +35,7 @@ HELD_OUT = 0.2  # share of the rows to test with, if the data set has no test ro
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to train: the name of a backend and options for choose().
+    """A way to train: the name of a backend, options for choose(), and a plan, or not `fused`, for train().
 
     `tests` and `over_batches` say whether it is measured testing, and with larger batches.
     """
@@ -45,11 +45,13 @@ class Contender:
     options: dict = field(default_factory=dict)
     tests: bool = True
     over_batches: bool = True
+    plan: str | None = None
+    fused: bool = True
 
 
 def _in_c(label: str, kernel: str, over_batches: bool = False) -> Contender:
     """The plain C program, which trains and does not test."""
-    return Contender(label, "numpy", {"dense_sgd_epoch": kernel}, False, over_batches)
+    return Contender(label, "numpy", {}, False, over_batches, plan=kernel)
 
 
 C = "C"  # the handout's base: a plain C program, in double, gcc -O3
@@ -59,16 +61,16 @@ CONTENDERS = (
     _in_c("C, float", "c_float"),
     _in_c("C, fast", "c_fast"),
     _in_c("C, float, fast", "c_float_fast"),
-    Contender("numpy", "numpy", {"dense_sgd_epoch": "steps"}),
-    Contender("numba", "numba", {"dense_sgd_epoch": "steps"}),
+    Contender("numpy", "numpy", fused=False),
+    Contender("numba", "numba", fused=False),
     Contender("yours, CPU", "numpy", {"mine": True}),
-    Contender("cupy", "cupy", {"dense_sgd_epoch": "steps"}),
-    Contender("cuda", "cuda", {"dense_sgd_epoch": "steps"}),
+    Contender("cupy", "cupy", fused=False),
+    Contender("cuda", "cuda", fused=False),
     Contender("yours, GPU", "cuda", {"mine": True}),
     # Those above but C call one kernel per operation, as your kernels are called; those below compute fused epochs.
-    Contender("numpy, fused", "numpy", {"dense_sgd_epoch": "numpy"}),
-    Contender("numba, fused", "numba", {"dense_sgd_epoch": "numba"}),
-    Contender("cuda, one kernel", "cuda", {"dense_sgd_epoch": "one_kernel"}),
+    Contender("numpy, fused", "numpy", plan="numpy"),
+    Contender("numba, fused", "numba", plan="numba"),
+    Contender("cuda, one kernel", "cuda", plan="one_kernel"),
 )
 
 
@@ -142,6 +144,7 @@ def backend_of(contender: Contender, network: Network, refused: Collection[str] 
     if device == "gpu" and not devices.gpu_available():
         raise CourseError("not measured: no GPU here")
     backend = choose(contender.backend, **contender.options)
+    backend = backend if contender.fused else replace(backend, fusable=False)
     if not contender.options.get("mine"):
         return backend
     course = choose(contender.backend).kernels
@@ -180,14 +183,15 @@ def measure(
 def timed(untimed: Time, data: Dataset, test: Dataset, longest: float) -> Time:
     """Measure the times, after a trial run on a few rows, which triggers compilation and gives an estimate."""
     size, backend, rows = untimed.batch_size, untimed.backend, len(data.X)
+    plan = untimed.contender.plan
     few = min(rows, 2 * size)
-    step = fit(network_for(data), data, backend, 3, size, few).epochs[-1].seconds / math.ceil(few / size)
+    step = fit(network_for(data), data, backend, 3, size, few, plan).epochs[-1].seconds / math.ceil(few / size)
     if step * rows / size > longest:
         rows = min(rows, size * max(1, int(longest / step)))
     estimate = step * rows / size  # seconds of an epoch
     epochs = min(max(EPOCHS, int(ENOUGH / estimate)), MOST_EPOCHS, max(1, int(longest / estimate)))
     network = network_for(data)
-    history = fit(network, data, backend, epochs, size, rows)
+    history = fit(network, data, backend, epochs, size, rows, plan)
     epoch = statistics.median(each.seconds for each in history.epochs)
     seconds = None
     if untimed.contender.tests and step * len(test.X) / size <= longest:
@@ -200,10 +204,16 @@ def timed(untimed: Time, data: Dataset, test: Dataset, longest: float) -> Time:
 
 
 def fit(
-    network: Network, data: Dataset, backend: Backend, epochs: int, batch_size: int = BATCH, rows: int | None = None
+    network: Network,
+    data: Dataset,
+    backend: Backend,
+    epochs: int,
+    batch_size: int = BATCH,
+    rows: int | None = None,
+    plan: str | None = None,
 ) -> History:
     """Train on the first `rows` rows. Raises KeyboardInterrupt if interrupted, so that the caller stops too."""
-    options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": RATE}
+    options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": RATE, "plan": plan}
     history = train(network, data.X[:rows], data.Y[:rows], backend, **options)
     if history.interrupted:
         raise KeyboardInterrupt

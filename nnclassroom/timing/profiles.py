@@ -33,6 +33,7 @@ from nncourse.model.data_parallel import Part as Rows
 from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, training_step
 from nncourse.model.optimizers import SGD, Optimizer
+from nncourse.model.task import Task
 from nncourse.model.training import refuse_bad_data
 
 CALLS = 40  # in the recording that a call is timed by
@@ -287,7 +288,7 @@ def _recorded_step(network: Network, X: Any, Y: Any, backend: Backend, optimizer
     """Seconds of a step among those of a recording by train(), all on the same rows."""
     steps, order = recorded_steps.MOST_STEPS, backend.to_device(np.arange(len(X)))
     parts, rate = [Rows(slice(0, len(X)))] * steps, optimizer.usual_rate
-    epoch = recorded_steps.RecordedEpoch(network, optimizer, backend, X, Y, rate, 0, parts)
+    epoch = recorded_steps.RecordedEpoch(Task(network, optimizer, backend, X, Y, len(X), rate), parts)
     return _shortest(partial(epoch, order, rate, StepPosition()), "gpu") / steps
 
 

@@ -5,16 +5,33 @@ those of one device with whole batches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nncourse.calls import Array, Calls
-from nncourse.group import Group, shard, shard_sizes
+from nncourse.group import ALONE, Group, shard, shard_sizes
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_turn
 from nncourse.model.network import Network, backpropagation
 from nncourse.model.optimizers import Optimizer
+
+
+@dataclass(frozen=True)
+class Together:
+    """How a group shares each batch.
+
+    group: its members all call the same functions with the same arguments.
+    shares: of a batch, one number for each member; equal ones by default.
+    synchronise: layers with statistics of the batch compute them over the group, otherwise each member over its shard.
+    on_rows: is called with the number of rows that this member computes next.
+    """
+
+    group: Group = ALONE
+    shares: Sequence[float] | None = None
+    synchronise: bool = False
+    on_rows: Callable[[int], None] | None = None
 
 
 def begin_alike(network: Network, group: Group) -> None:
@@ -50,20 +67,16 @@ def data_parallel_epoch(
     backend: Calls,
     optimizer: Optimizer,
     position: StepPosition,
-    group: Group,
-    synchronise: bool = False,
-    shares: Sequence[float] | None = None,
-    on_rows: Callable[[int], None] | None = None,
+    together: Together,
     alike: bool = False,
 ) -> None:
     """One epoch of the samples X, Y in this order, which every member holds: a step for each batch of all members.
 
-    Each batch is cut by shard(), with `shares` if they are given. With `synchronise`, layers with statistics of the
-    batch add them over the group. At the end running statistics become the mean over the members. `on_rows` is called
-    with the number of rows that this member computes next. With `alike` members count alike, whatever their rows: with
-    unequal shares this is no longer the gradient of the batch.
+    At the end running statistics become the mean over the members. With `alike` members count alike, whatever their
+    rows: with unequal shares this is no longer the gradient of the batch.
     """
-    parts = parts_of_epoch(len(order), batch_size, group, synchronise, shares, alike)
+    group, on_rows = together.group, together.on_rows
+    parts = parts_of_epoch(len(order), batch_size, together, alike)
     own_samples = in_turn(X, [order[part.rows] for part in parts])
     for samples, part in zip(own_samples, parts, strict=True):
         if on_rows:
@@ -88,24 +101,18 @@ class Part(NamedTuple):
         return self.rows.stop - self.rows.start
 
 
-def parts_of_epoch(
-    rows: int,
-    batch_size: int,
-    group: Group,
-    synchronise: bool = False,
-    shares: Sequence[float] | None = None,
-    alike: bool = False,
-) -> list[Part]:
+def parts_of_epoch(rows: int, batch_size: int, together: Together = Together(), alike: bool = False) -> list[Part]:
     """This member's part of each batch of an epoch of so many rows; see data_parallel_epoch() for `alike`."""
+    group, shares, synchronise = together.group, together.shares, together.synchronise
     parts = []
     for start in range(0, rows, batch_size):
         size = min(batch_size, rows - start)
         own = shard(size, group.rank, group.size, shares)
-        weight, together = 1 / group.size if alike else (own.stop - own.start) / size, synchronise
+        weight, adds = 1 / group.size if alike else (own.stop - own.start) / size, synchronise
         if synchronise and min(shard_sizes(size, group.size, shares)) == 0:
             # A member without rows has no statistics to add: all members compute all of this small batch.
-            own, weight, together = slice(0, size), 1 / group.size, False
-        parts.append(Part(slice(start + own.start, start + own.stop), weight, together))
+            own, weight, adds = slice(0, size), 1 / group.size, False
+        parts.append(Part(slice(start + own.start, start + own.stop), weight, adds))
     return parts
 
 

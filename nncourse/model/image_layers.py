@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from nncourse.architecture import Filters
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
 from nncourse.model import registry
@@ -95,12 +94,6 @@ class Convolution(WithWeights):
         self.parameters = (W,) if b is None else (W, b)
         self.activation = activation
         self.stride, self.before, self.after = stride, before, after
-
-    @property
-    def filters(self) -> Filters:
-        """The layer without its parameters and activation, for kernels of fused epochs."""
-        c_out, _, k, _ = self.W.shape
-        return Filters(c_out, k, self.stride, self.before, self.after)
 
     def with_parameters(self, parameters: Sequence[Array]) -> "Convolution":
         W, *b = parameters

@@ -1,6 +1,5 @@
 """A network: layers one after the other, a cost, and the handout's Algorithm 1 in matrix form."""
 
-import re
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
@@ -9,18 +8,9 @@ from typing import Any
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.architecture import (
-    ChainArchitecture,
-    ConvolutionalArchitecture,
-    DenseArchitecture,
-    Filters,
-    Neurons,
-    Windows,
-)
 from nncourse.calls import ACTIVATIONS, Array, Calls
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.model import words
-from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.initialisers import initialised
 from nncourse.model.layers import (
     Dense,
@@ -117,30 +107,6 @@ class Network(LayerSequence):
         """True where every layer is dense."""
         return all(type(layer) is Dense for layer in self.layers)  # one derived from it may compute something else
 
-    @property
-    def architecture(self) -> DenseArchitecture | ConvolutionalArchitecture:
-        """The network without its parameters, for kernels of fused epochs. Raises CourseError for other networks."""
-        found = self.chain.dense if self.is_dense else self.chain.convolutional if self.is_chain else None
-        if not found:
-            wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
-            raise CourseError(f"wanted {wanted}, for a fused epoch; got {self.in_words}")
-        return found
-
-    @property
-    def is_chain(self) -> bool:
-        """True where `chain` is known."""
-        return bool(re.fullmatch("[cpfd]*d", "".join(map(_letter, self.layers))))
-
-    @property
-    def chain(self) -> ChainArchitecture:
-        """The same for network_epoch and network_gradient, which know more networks. Raises CourseError for others."""
-        if not self.is_chain:
-            wanted = "convolutions, max-pools whose windows stand side by side and dense layers, the last one dense"
-            raise CourseError(f"wanted {wanted}, for a fused epoch; got {self.in_words}")
-        links = [(link, layer.activation) for layer in self.layers if (link := _link(layer))]
-        layers, activations = zip(*links, strict=True)
-        return ChainArchitecture(self.input_shape, layers, activations, self.cost)
-
     @cached_property
     def flat_gradient(self) -> Array:
         """A vector for the gradient of `flat_parameters`, which training steps and optimizers overwrite."""
@@ -205,24 +171,6 @@ class Network(LayerSequence):
         return Forward(A, here.Z)
 
 
-def _letter(layer: Layer) -> str:
-    """The kind of a layer that an architecture may have, as a letter; "?" for others."""
-    if isinstance(layer, MaxPool):
-        return "p" if layer.is_side_by_side else "?"
-    if isinstance(layer, Convolution) and (layer.b is None or not layer.activation):
-        return "?"
-    return {Convolution: "c", Flatten: "f", Dense: "d"}.get(type(layer), "?")
-
-
-def _link(layer: Layer) -> Filters | Windows | Neurons | None:
-    """A layer of a chain; None for Flatten."""
-    if isinstance(layer, Convolution):
-        return layer.filters
-    if isinstance(layer, MaxPool):
-        return Windows(layer.size)
-    return Neurons(layer.W.shape[0]) if isinstance(layer, Dense) else None
-
-
 def _inputs_of(first: Layer) -> Shape:
     if not isinstance(first, Dense):
         raise CourseError("wanted the input_shape of a sample, such as (1, 28, 28), since the first layer is not dense")
@@ -285,12 +233,6 @@ def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
         numbers += prod(shape)
     if numbers > MOST_WEIGHTS:
         raise CourseError(f"wanted layers with at most {MOST_WEIGHTS} numbers a sample; these have {numbers}")
-
-
-def with_parameters(architecture: DenseArchitecture, parameters: Array) -> Network:
-    """A dense network whose weights and biases are views into a flat vector."""
-    pairs = zip(architecture.views(parameters), architecture.activations, strict=True)
-    return Network([Dense(W, b, name) for (W, b), name in pairs], architecture.cost, flat_parameters=parameters)
 
 
 def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], list[Array]]:

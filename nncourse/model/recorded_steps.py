@@ -14,7 +14,7 @@ layers below: as branches of the graph, recorded on streams of their own.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from math import prod
@@ -33,6 +33,7 @@ from nncourse.model.data_parallel import Part, shared_step
 from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, backpropagation, own_algorithm_1, training_step
 from nncourse.model.optimizers import Optimizer, remembered
+from nncourse.model.task import Task
 
 MOST_STEPS = 20  # in one recording
 BRANCHES = 2
@@ -78,31 +79,20 @@ class Recorded(NamedTuple):
 
 
 class RecordedEpoch:
-    """epoch(order, rate, position) takes the training steps of an epoch on X, Y by replaying recordings.
+    """epoch(order, rate, position) takes the training steps of an epoch of a task by replaying recordings.
 
-    `parts` are the steps of an epoch, in order; with a `group`, its members take them together. `rate_changes`: the
-    rate may change from epoch to epoch. Nothing is changed before the first epoch. Raises DoesNotFitError, with the
-    reason, where the steps cannot be recorded.
+    `parts` are the steps of an epoch, in order; the members of a group take them together. Nothing is changed before
+    the first epoch. Raises DoesNotFitError, with the reason, where the steps cannot be recorded.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        optimizer: Optimizer,
-        backend: Calls,
-        X: Array,
-        Y: Array,
-        rate: float,
-        seed: int,
-        parts: Sequence[Part],
-        rate_changes: bool = False,
-        group: Group | None = None,
-        on_rows: Callable[[int], None] | None = None,
-    ):
+    def __init__(self, task: Task, parts: Sequence[Part]):
         import cupy
 
+        network, optimizer, backend, X, Y = task.network, task.optimizer, task.backend, task.X, task.Y
         self.network, self.optimizer, self.backend, self.X, self.Y = network, optimizer, backend, X, Y
-        self.rate, self.seed, self.rate_changes, self.group, self.on_rows = rate, seed, rate_changes, group, on_rows
+        self.rate, self.seed, self.rate_changes = task.rate, task.seed, task.rate_changes
+        self.group = task.together.group if task.together.group.size > 1 else None
+        self.on_rows = task.together.on_rows if self.group else None
         largest = max(part.size for part in parts)
         most = most_steps(max(1, largest), prod(X.shape[1:]) + prod(Y.shape[1:]), MOST_STEPS)
         self.pieces = [parts[start : start + most] for start in range(0, len(parts), most)]

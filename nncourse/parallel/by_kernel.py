@@ -3,7 +3,7 @@
 kernel, whose = own_all_reduce()
 
 def part(group):
-    train(network, X, Y, backend, group=ByKernel(group, kernel), epochs=1)
+    train(network, X, Y, backend, together=Together(ByKernel(group, kernel)), epochs=1)
 
 simulate(part, size=4)
 """

@@ -10,7 +10,7 @@ two CPU backends of different speed stand in: "numpy" for the GPU, "numba" for t
 
     group, backend, what = take_device(world)
     shares = measured_shares(network, X, Y, backend, group, batch_size=256)
-    train(network, X, Y, backend, group=group, shares=shares, batch_size=256, epochs=5)
+    train(network, X, Y, backend, together=Together(group, shares), batch_size=256, epochs=5)
 """
 
 import statistics
@@ -24,7 +24,7 @@ from nncourse.backend import Backend, choose
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
 from nncourse.group import Group, shard, total
-from nncourse.model.data_parallel import data_parallel_epoch
+from nncourse.model.data_parallel import Together, data_parallel_epoch
 from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, training_step
 from nncourse.model.optimizers import SGD
@@ -103,7 +103,7 @@ def measured_step(
         group.barrier()
         start = time.perf_counter()
         data_parallel_epoch(
-            there, X, Y, order, batch_size, 1e-6, backend, optimizer, StepPosition(0, number), group, shares=shares
+            there, X, Y, order, batch_size, 1e-6, backend, optimizer, StepPosition(0, number), Together(group, shares)
         )
         devices.synchronise(backend.device)
         times.append(time.perf_counter() - start)

@@ -13,6 +13,7 @@ from nncourse.calls import Calls
 from nncourse.datasets import Dataset
 from nncourse.group import ALONE, Group
 from nncourse.model import metrics
+from nncourse.model.data_parallel import Together
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import Schedule, constant, warm_up
 from nncourse.model.training import train
@@ -61,6 +62,7 @@ def larger_batches(
         for way, (size, schedule) in ways.items():
             X, Y = data.X[:rows], data.Y[:rows]
             network = make_network([X.shape[1], 30, Y.shape[1]], "tanh", "categorical_cross_entropy", seed=seed)
-            train(network, X, Y, backend, epochs=epochs, batch_size=size, schedule=schedule, seed=seed, group=group)
+            options = {"epochs": epochs, "batch_size": size, "learning_rate": schedule, "seed": seed}
+            train(network, X, Y, backend, together=Together(group), **options)
             found[way].append(metrics.accuracy(metrics.confusion(network, test.X, test.Y, backend, group)))
     return found

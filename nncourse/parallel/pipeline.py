@@ -97,7 +97,7 @@ def train_pipeline(
     refuse_unknown("a schedule", schedule, SCHEDULES)
     if micro_batches < 1:
         raise CourseError(f"wanted at least 1 micro-batch, got {micro_batches}")
-    optimizer, history, there = optimizer or SGD(), History(kernel="steps"), network.on(backend)
+    optimizer, history, there = optimizer or SGD(), History(plan="operations"), network.on(backend)
     timeline = Timeline(pipeline.rank) if timeline is None else timeline
     X, Y = backend.to_device(X), backend.to_device(Y)
     for group in (replicas, pipeline):  # in this order all members get those of the first one of all

@@ -17,7 +17,7 @@ from cuda_on_cpu.processes import kill_group
 from nncourse.backend import choose
 from nncourse.calls import Array
 from nncourse.group import ALONE, Group
-from nncourse.model.data_parallel import data_parallel_epoch
+from nncourse.model.data_parallel import Together, data_parallel_epoch
 from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, make_network
 from nncourse.model.optimizers import SGD
@@ -119,7 +119,7 @@ def _step(
     clocked, backend, order = Clocked(group), choose("numpy"), np.arange(batch)
 
     def step() -> None:
-        data_parallel_epoch(network, X, Y, order, batch, 1e-6, backend, SGD(), StepPosition(), clocked)
+        data_parallel_epoch(network, X, Y, order, batch, 1e-6, backend, SGD(), StepPosition(), Together(clocked))
 
     group.barrier()
     start = time.perf_counter()

@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 
 from nncourse.backend import choose
-from nncourse.epochs.dense import random_targets
+from nncourse.kernels.dense_epoch import random_targets
 from nncourse.model.network import Network
 from nncourse.model.optimizers import SGD, AdaGrad, Adam, Optimizer, RMSProp, make_optimizer
-from nncourse.model.training import train, train_step_by_step
+from nncourse.model.plans import train_step_by_step
+from nncourse.model.training import train
+from nncourse.threads import asked
 
 CHECKED = 20  # steps after which parameters are compared; also the number of steps in a CUDA graph of PyTorch
 # Relative to the change of the parameters. Errors: float32 1e-6 to 1e-5, more where rounding decides which pixel of a
@@ -45,10 +47,6 @@ class Problem:
     batch: int
     optimizer: Optimizer
     rate: float
-
-    @property
-    def architecture(self):
-        return self.network.architecture
 
     @property
     def parameters(self) -> np.ndarray:
@@ -152,13 +150,14 @@ def own(backend: Any, threads: int | None = None, **options: Any) -> Callable[[P
 
         def steps(count: int) -> float:
             X, Y = in_order(min(count * problem.batch, len(problem.X)))
-            history = train(
-                network, X, Y, chosen, epochs=1, batch_size=problem.batch, learning_rate=problem.rate,
-                optimizer=optimizers[0], seed=0, threads=threads, **options,
-            )  # fmt: skip
+            with asked(threads):
+                history = train(
+                    network, X, Y, chosen, epochs=1, batch_size=problem.batch, learning_rate=problem.rate,
+                    optimizer=optimizers[0], seed=0, **options,
+                )  # fmt: skip
             if history.interrupted:
                 raise KeyboardInterrupt
-            facts.update(kernel=history.kernel, note=history.note)
+            facts.update(kernel=history.plan, note=history.note)
             return history.seconds
 
         return Trainer(begin, steps, lambda: network.flat_parameters, facts)

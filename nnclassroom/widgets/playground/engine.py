@@ -90,7 +90,7 @@ class Engine:
     def __init__(self, settings: Settings):
         refuse_too_large(settings.hidden)
         self.settings = settings
-        self.backend = choose(settings.backend, mine=settings.mine, dense_sgd_epoch="steps")
+        self.backend = choose(settings.backend, mine=settings.mine)
         points = datasets.generate(settings.data, samples=settings.samples, noise=settings.noise, seed=settings.seed)
         if COSTS[settings.cost] == "softmax" and points.Y.shape[1] == 1:  # softmax needs one output per class
             points = replace(points, Y=np.hstack([1 - points.Y, points.Y]))

@@ -12,14 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from cuda_on_cpu.text import CudaSource
+from fused_epochs.architecture import ChainArchitecture, Neurons, Rule
+from fused_epochs.dense import MATHEMATICS, codes
+from fused_epochs.network import PLAIN, network_epoch
+from fused_epochs.rules import RULES, rule_constants
 from nncourse import device as devices
-from nncourse.architecture import ChainArchitecture, DenseArchitecture, Neurons, Rule
 from nncourse.cuda.launch import launch
-from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, codes, dense_sgd_epoch
-from nncourse.epochs.network import PLAIN, network_epoch
-from nncourse.epochs.rules import RULES, rule_constants
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.dense_epoch import CROSS_ENTROPIES, DenseArchitecture, dense_sgd_epoch
 from nncourse.kernels.operation import cuda_beside
 
 ALONE, CLUSTER, GRID, CLUSTERS = range(4)
@@ -69,7 +70,7 @@ def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = P
     if above > MOST_ABOVE and not chosen:
         raise DoesNotFitError(
             f"one_kernel wanted at most {MOST_ABOVE:,} multiplications a step above layer 1, since few threads share "
-            f"them; got {above:,}: take network_epoch=streamed"
+            f"them; got {above:,}: take the plan streamed"
         )
     work = (batch + 2) * architecture.sizes[0] * architecture.sizes[1]
     spread = len(architecture.sizes) > 2 and work >= SPREAD
@@ -315,6 +316,6 @@ def network_one_kernel(parameters, M, V, architecture, rule, X, Y, batch, rate, 
 def dense_only(chain: ChainArchitecture) -> DenseArchitecture:
     """A chain of dense layers as a DenseArchitecture; DoesNotFitError for other layers."""
     if not all(isinstance(layer, Neurons) for layer in chain.layers):
-        raise DoesNotFitError(f"one_kernel wanted dense layers only, got {chain}; take network_epoch=streamed")
+        raise DoesNotFitError(f"one_kernel wanted dense layers only, got {chain}; take the plan streamed")
     sizes = (prod(chain.shape), *(layer.count for layer in chain.layers))
     return DenseArchitecture(sizes, chain.activations, chain.cost)

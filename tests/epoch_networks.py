@@ -5,15 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
+from fused_epochs.architecture import ConvolutionalArchitecture, Filters, with_parameters
+from fused_epochs.convolutional import convolutional_sgd_epoch
 from nnclassroom.judge.check import check
 from nncourse import device
-from nncourse.architecture import ConvolutionalArchitecture, Filters
 from nncourse.backend import choose
-from nncourse.epochs.convolutional import convolutional_sgd_epoch
 from nncourse.model.layers import StepPosition
-from nncourse.model.network import with_parameters
 from nncourse.model.optimizers import SGD
-from nncourse.model.training import train_step_by_step
+from nncourse.model.plans import train_step_by_step
 
 CROSS = "categorical_cross_entropy"
 
@@ -54,7 +53,7 @@ def example(network, n, seed=0):
 
 def steps(parameters, architecture, X, Y, batch, rate, backend=None):
     """dense_sgd_epoch by a backend's separate operations: a training step for each batch, in place."""
-    backend = backend or choose("cuda" if device.on_gpu(parameters) else "numpy", dense_sgd_epoch="steps")
+    backend = backend or choose("cuda" if device.on_gpu(parameters) else "numpy")
     train_step_by_step(with_parameters(architecture, parameters), X, Y, batch, rate, backend, SGD(), StepPosition())
     return parameters
 

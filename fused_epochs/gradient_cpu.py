@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from fused_epochs.architecture import ChainArchitecture, Filters, Neurons, Windows
+from fused_epochs.dense import refuse_not_known
+from fused_epochs.gradient import network_gradient
 from nncourse import threads
-from nncourse.architecture import ChainArchitecture, Filters, Neurons, Windows
-from nncourse.epochs.dense import CROSS_ENTROPIES, refuse_not_known
-from nncourse.epochs.gradient import network_gradient
 from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.dense_epoch import CROSS_ENTROPIES
 
 BUFFER = 1024  # numbers; into its usual buffer NumPy copies the runs of a view that are shorter, which takes longer
 FEWEST, PER_PART = 16, 4e7  # samples and FLOPs of a part that is worth a thread

@@ -16,11 +16,11 @@ from math import prod
 
 import numpy as np
 
-from nncourse.architecture import ConvolutionalArchitecture
-from nncourse.epochs import convolutional_layout as its
-from nncourse.epochs.convolutional_layout import fours, layout
-from nncourse.epochs.gradient_compiled import _activate, _exp, _sigmoid, _to_delta, by_loops
-from nncourse.epochs.gradient_cpu import stages_of, there_and_back
+from fused_epochs import convolutional_layout as its
+from fused_epochs.architecture import ConvolutionalArchitecture, chain_of_dense
+from fused_epochs.convolutional_layout import fours, layout
+from fused_epochs.gradient_compiled import _activate, _exp, _sigmoid, _to_delta, by_loops
+from fused_epochs.gradient_cpu import stages_of, there_and_back
 from nncourse.kernels import jit
 
 f32, u = np.float32, np.uint64
@@ -34,7 +34,7 @@ def gradient_function(
     pairs, derivatives = architecture.views(parameters), architecture.views(gradients)
     count, made = len(architecture.convolutions), layout(architecture)
     arrange, forward, backward = (compiled()[name] for name in ("_arrange", "_forward", "_backward"))
-    stages, maps = stages_of(pairs[count:], derivatives[count:], architecture.dense.chain, batch, by_loops())
+    stages, maps = stages_of(pairs[count:], derivatives[count:], chain_of_dense(architecture.dense), batch, by_loops())
     dense, inputs = there_and_back(stages, maps[-1], architecture.cost, step, further=count > 0), maps[0]
     last, side = made.table[-1], max(1, architecture.pool)
     P = np.zeros(batch * last[its.AT] + fours(last[its.CHANNELS]) * last[its.PLANE] + SIMD, np.float32)

@@ -1,51 +1,79 @@
-"""A fused epoch of a dense network by SGD as one operation: every sample once, in the order given.
+"""An epoch of a dense network by SGD as one operation: every sample once, in the order given.
 
-In a small network the call of an operation takes longer than its computation. So these kernels make no calls between
-steps. They work on one flat vector of all parameters: W and b of each layer in turn, row after row.
-
-    numpy, numba    Algorithm 1 on the CPU, with preallocated arrays: dense_cpu.py
-    one_kernel      one launch for the epoch; the weights never leave the chip: dense_one_kernel.py
-
-Other optimizers, and other networks, train by the gradient of a whole network: gradient.py. Without a kernel for that,
-model/training.py trains step by step, with one call for each operation.
+In a small network the call of an operation takes longer than its computation, so kernels of this one make no calls
+between steps. They work on one flat vector of all parameters: W and b of each layer in turn, row after row. They are in
+the package fused_epochs, with those for other networks and optimizers; train() takes them by its plans.
 """
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+import functools
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any
 
 import numpy as np
 
-from cuda_on_cpu.text import CudaSource
-from nncourse.architecture import DenseArchitecture
-from nncourse.errors import DoesNotFitError
+from nncourse.errors import CourseError
 from nncourse.kernels import activations
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
 CROSS_ENTROPIES = ("binary_cross_entropy", "categorical_cross_entropy")
-COSTS = {"mse": 0, "mae": 1} | dict.fromkeys(CROSS_ENTROPIES, 2)  # their numbers in C and CUDA C
-# The activations that the kernels of epochs know, in the order of their enumerations in Python, C and CUDA C. A network
-# with another one is trained step by step.
-KNOWN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus", "softmax")
-MATHEMATICS = CudaSource.read(Path(__file__).with_name("mathematics.cu"))  # for all CUDA kernels of an epoch
+
+
+@dataclass(frozen=True)
+class DenseArchitecture:
+    """Neurons of each layer, the inputs first; the activation of each layer after the inputs; the cost."""
+
+    sizes: tuple[int, ...]
+    activations: tuple[str, ...]
+    cost: str
+
+    @classmethod
+    def of(cls, network: Any) -> "DenseArchitecture":
+        """That of a Network of dense layers. Raises CourseError for another one."""
+        if not network.is_dense:
+            raise CourseError(f"wanted dense layers only, for dense_sgd_epoch; got {network.in_words}")
+        return cls(network.sizes, network.activations, network.cost)
+
+    @functools.cached_property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """(neurons, inputs) of each layer after the inputs: the shapes of the weights."""
+        return tuple((n_out, n_in) for n_in, n_out in pairwise(self.sizes))
+
+    @functools.cached_property
+    def contract_sizes(self) -> dict[str, int]:
+        """The sizes that the contract of dense_sgd_epoch calls p, n_in and n_out: parameters, inputs, outputs."""
+        p = sum(n_out * (n_in + 1) for n_out, n_in in self.shapes)
+        return {"p": p, "n_in": self.sizes[0], "n_out": self.sizes[-1]}
+
+    @property
+    def flops_a_sample(self) -> int:
+        """FLOPs of Algorithm 1: per weight 2 forward, 2 for its gradient, 2 for the deltas of a layer below."""
+        weights = [n_out * n_in for n_out, n_in in self.shapes]
+        return 6 * sum(weights) - 2 * weights[0]
+
+    def views(self, parameters) -> list[tuple]:
+        """(W, b) of each layer, as views into the flat vector."""
+        return views(parameters, self.shapes)
+
+    def __str__(self) -> str:
+        return f"{'-'.join(map(str, self.sizes))} {' '.join(self.activations)} {self.cost}"
+
+
+def views(parameters, shapes) -> list[tuple]:
+    """(W, b) for each of these shapes of W, in a vector in which every W is followed by its b."""
+    pairs, at = [], 0
+    for shape in shapes:
+        end = at + prod(shape)
+        pairs.append((parameters[at:end].reshape(shape), parameters[end : end + shape[0]]))
+        at = end + shape[0]
+    return pairs
 
 
 def batches(n: int, batch: int) -> list[slice]:
     """The rows of each step; the last batch may be smaller."""
     return [slice(start, min(start + batch, n)) for start in range(0, n, batch)]
-
-
-def refuse_not_known(activations: Iterable[str]) -> None:
-    """DoesNotFitError for activations that the kernels of epochs do not know."""
-    for name in activations:
-        if name not in KNOWN:
-            raise DoesNotFitError(f"the kernels of epochs know the activations {', '.join(KNOWN)}; got {name}")
-
-
-def codes(activations: Sequence[str]) -> list[int]:
-    """The numbers of these activations in the kernels' enumerations; DoesNotFitError for one that they do not know."""
-    refuse_not_known(activations)
-    return [KNOWN.index(name) for name in activations]
 
 
 # ---- the reference, in float64, sample by sample

@@ -3,7 +3,7 @@
     c, c_float              gcc -O3, in double like the handout's program, and in float
     c_fast, c_float_fast    the same text with -march=native -ffast-math: SIMD, sums in another order
 
-All four are for comparisons. A backend has one only when asked for: choose("numpy", dense_sgd_epoch="c").
+All four are for comparisons. One trains only when asked for: train(…, plan="c").
 """
 
 import ctypes
@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from cuda_on_cpu.host_compiler import shared_library
-from nncourse.epochs.dense import COSTS, codes, dense_sgd_epoch
+from fused_epochs.dense import COSTS, codes
 from nncourse.errors import CourseError
 from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.dense_epoch import dense_sgd_epoch
 
 TEXT = Path(__file__).with_name("dense_plain.c")
 PLAIN, FAST = ("-O3",), ("-O3", "-march=native", "-ffast-math")

@@ -8,15 +8,16 @@ from math import ceil, prod
 import numpy as np
 
 from cuda_on_cpu.text import CudaSource
+from fused_epochs.architecture import ConvolutionalArchitecture
+from fused_epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from fused_epochs.convolutional_layout import fours
+from fused_epochs.dense import MATHEMATICS, codes
+from fused_epochs.dense_one_kernel import COPIES, EMULATED, MEETING, Chip, this_chip
 from nncourse import device as devices
-from nncourse.architecture import ConvolutionalArchitecture
 from nncourse.cuda.launch import launch
-from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.epochs.convolutional_layout import fours
-from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, codes
-from nncourse.epochs.dense_one_kernel import COPIES, EMULATED, MEETING, Chip, this_chip
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.dense_epoch import CROSS_ENTROPIES
 from nncourse.kernels.operation import cuda_beside
 
 TALL = 4  # elements of a column that a thread computes
@@ -51,10 +52,9 @@ def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip
         or taps > MOST_TAPS
         or 4 * made.shared_floats > chip.shared_bytes
     ):
-        operation = (convolutional_adam_epoch if adam else convolutional_sgd_epoch).name
         raise DoesNotFitError(
             f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory "
-            f"a block), got {architecture} in batches of {batch}; take {operation}=steps, or fewer neurons"
+            f"a block), got {architecture} in batches of {batch}; take the plan operations, or fewer neurons"
         )
     return made
 

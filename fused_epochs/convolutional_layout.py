@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nncourse.architecture import ConvolutionalArchitecture
-from nncourse.epochs.dense import codes
+from fused_epochs.architecture import ConvolutionalArchitecture
+from fused_epochs.dense import codes
 
 FIELDS = 17
 # The columns of the table. A map: its shape, the numbers between two planes, where it begins in the row, and where in a

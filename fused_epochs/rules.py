@@ -4,7 +4,7 @@ from math import log
 from pathlib import Path
 
 from cuda_on_cpu.text import CudaSource
-from nncourse.architecture import Rule
+from fused_epochs.architecture import Rule
 
 RULES = CudaSource.read(Path(__file__).with_name("rules.cu"))
 

@@ -6,11 +6,12 @@ batch scale the deltas of the outputs, which are few: all gradients are proporti
 
 import numpy as np
 
-from nncourse.architecture import DenseArchitecture
-from nncourse.epochs.dense import CROSS_ENTROPIES, codes, dense_sgd_epoch, refuse_not_known
-from nncourse.epochs.gradient_compiled import IDENTITY, _activate, _exp, _sigmoid, _to_delta, by_loops
-from nncourse.epochs.gradient_cpu import BY_ARRAYS, gradient_function
+from fused_epochs.architecture import chain_of_dense
+from fused_epochs.dense import codes, refuse_not_known
+from fused_epochs.gradient_compiled import IDENTITY, _activate, _exp, _sigmoid, _to_delta, by_loops
+from fused_epochs.gradient_cpu import BY_ARRAYS, gradient_function
 from nncourse.kernels import jit
+from nncourse.kernels.dense_epoch import CROSS_ENTROPIES, DenseArchitecture, dense_sgd_epoch
 
 FEW, LITTLE = 2, 3e5  # blocks of samples, and FLOPs of a batch, for which loops are faster than BLAS
 
@@ -41,7 +42,7 @@ def _product_steps(parameters, architecture, X, Y, batch, step):
 
 def _steps_by(functions, parameters, architecture, X, Y, batch, step):
     gradients = np.empty_like(parameters)
-    gradient = gradient_function(parameters, gradients, architecture.chain, batch, step, functions)
+    gradient = gradient_function(parameters, gradients, chain_of_dense(architecture), batch, step, functions)
     for start in range(0, len(X), batch):
         rows = slice(start, start + batch)
         gradient(X[rows], Y[rows])

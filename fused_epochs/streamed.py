@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from cuda_on_cpu.text import CudaSource
+from fused_epochs import rules
+from fused_epochs.architecture import ChainArchitecture, Filters, Neurons, Rule, Windows
+from fused_epochs.dense import MATHEMATICS, codes
+from fused_epochs.dense_one_kernel import COPIES, MEETING, Chip, this_chip
+from fused_epochs.network import network_epoch
 from nncourse import device as devices
-from nncourse.architecture import ChainArchitecture, Filters, Neurons, Rule, Windows
 from nncourse.cuda.launch import launch
-from nncourse.epochs import rules
-from nncourse.epochs.dense import CROSS_ENTROPIES, MATHEMATICS, codes
-from nncourse.epochs.dense_one_kernel import COPIES, MEETING, Chip, this_chip
-from nncourse.epochs.network import network_epoch
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.dense_epoch import CROSS_ENTROPIES
 
 FILES = ("streamed_layers", "streamed_products", "streamed_images", "streamed")
 TEXTS = tuple(CudaSource.read(Path(__file__).with_name(f"{name}.cu")) for name in FILES)

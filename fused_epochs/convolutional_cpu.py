@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nncourse.epochs import gradient_cpu
-from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.epochs.dense import batches
+from fused_epochs import gradient_cpu
+from fused_epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from nncourse.kernels.dense_epoch import batches
 from nncourse.kernels.update import general_adam_update, sgd_update
 
 

@@ -14,8 +14,8 @@ from math import prod
 
 import numpy as np
 
-from nncourse.architecture import ChainArchitecture, Filters, Neurons, Windows
-from nncourse.epochs.dense import CROSS_ENTROPIES, activated, cost_gradient, delta_of, random_targets
+from fused_epochs.architecture import ChainArchitecture, Filters, Neurons, Windows
+from nncourse.kernels.dense_epoch import CROSS_ENTROPIES, activated, cost_gradient, delta_of, random_targets
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 

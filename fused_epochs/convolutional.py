@@ -11,10 +11,10 @@ ConvolutionalArchitecture describes the networks: convolutions, at most one max-
 
 import numpy as np
 
-from nncourse.architecture import ConvolutionalArchitecture, Filters
-from nncourse.epochs.dense import batches, random_targets
-from nncourse.epochs.gradient import gradient_of, near_a_kink, random_parameters
+from fused_epochs.architecture import ConvolutionalArchitecture, Filters
+from fused_epochs.gradient import gradient_of, near_a_kink, random_parameters
 from nncourse.kernels import update
+from nncourse.kernels.dense_epoch import batches, random_targets
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nncourse.architecture import Rule
-from nncourse.epochs.dense import batches, random_targets
-from nncourse.epochs.gradient import (
+from fused_epochs.architecture import Rule
+from fused_epochs.gradient import (
     BINARY,
     CROSS,
     SAME_3,
@@ -24,6 +23,7 @@ from nncourse.epochs.gradient import (
     sizes_of,
 )
 from nncourse.kernels import update
+from nncourse.kernels.dense_epoch import batches, random_targets
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 

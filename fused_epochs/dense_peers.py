@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from fused_epochs.dense import COSTS, MATHEMATICS, codes
 from nncourse import device as devices
-from nncourse.architecture import DenseArchitecture
 from nncourse.cuda.launch import launch
-from nncourse.epochs.dense import COSTS, MATHEMATICS, batches, codes, dense_sgd_epoch
 from nncourse.errors import CourseError
 from nncourse.group import shard
 from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.dense_epoch import DenseArchitecture, batches, dense_sgd_epoch
 from nncourse.kernels.operation import cuda_beside
 from nncourse.kernels.peer.all_reduce import GPUs, Simulated
 

@@ -9,14 +9,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nncourse.architecture import ChainArchitecture, ConvolutionalArchitecture, DenseArchitecture
-from nncourse.epochs import convolutional_loops, gradient_cpu
-from nncourse.epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
-from nncourse.epochs.convolutional_cpu import adam_epoch, sgd_epoch
-from nncourse.epochs.dense_cpu import compiled_steps, described, is_small
-from nncourse.epochs.gradient import network_gradient
-from nncourse.epochs.gradient_compiled import by_loops
-from nncourse.epochs.gradient_cpu import mean_gradient
+from fused_epochs import convolutional_loops, gradient_cpu
+from fused_epochs.architecture import ChainArchitecture, ConvolutionalArchitecture
+from fused_epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
+from fused_epochs.convolutional_cpu import adam_epoch, sgd_epoch
+from fused_epochs.dense_cpu import compiled_steps, described, is_small
+from fused_epochs.gradient import network_gradient
+from fused_epochs.gradient_compiled import by_loops
+from fused_epochs.gradient_cpu import mean_gradient
+from nncourse.kernels.dense_epoch import DenseArchitecture
 
 FEW = 8  # samples, with which products are slow
 

@@ -1,48 +1,16 @@
-"""A network without its weights: what both kernels and models need to know about it."""
+"""A network without its weights, as kernels of whole epochs know it; and an optimizer without its memory."""
 
 import functools
+import re
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 
-
-@dataclass(frozen=True)
-class DenseArchitecture:
-    """Neurons of each layer, the inputs first; the activation of each layer after the inputs; the cost."""
-
-    sizes: tuple[int, ...]
-    activations: tuple[str, ...]
-    cost: str
-
-    @functools.cached_property
-    def shapes(self) -> tuple[tuple[int, int], ...]:
-        """(neurons, inputs) of each layer after the inputs: the shapes of the weights."""
-        return tuple((n_out, n_in) for n_in, n_out in pairwise(self.sizes))
-
-    @functools.cached_property
-    def contract_sizes(self) -> dict[str, int]:
-        """The sizes that the contract of dense_sgd_epoch calls p, n_in and n_out: parameters, inputs, outputs."""
-        p = sum(n_out * (n_in + 1) for n_out, n_in in self.shapes)
-        return {"p": p, "n_in": self.sizes[0], "n_out": self.sizes[-1]}
-
-    @property
-    def flops_a_sample(self) -> int:
-        """FLOPs of Algorithm 1: per weight 2 forward, 2 for its gradient, 2 for the deltas of a layer below."""
-        weights = [n_out * n_in for n_out, n_in in self.shapes]
-        return 6 * sum(weights) - 2 * weights[0]
-
-    @functools.cached_property
-    def chain(self) -> "ChainArchitecture":
-        """The same network."""
-        layers = tuple(map(Neurons, self.sizes[1:]))
-        return ChainArchitecture(self.sizes[:1], layers, self.activations, self.cost)
-
-    def views(self, parameters) -> list[tuple]:
-        """(W, b) of each layer, as views into the flat vector."""
-        return _views(parameters, self.shapes)
-
-    def __str__(self) -> str:
-        return f"{'-'.join(map(str, self.sizes))} {' '.join(self.activations)} {self.cost}"
+from nncourse.calls import Array
+from nncourse.errors import CourseError
+from nncourse.kernels.dense_epoch import DenseArchitecture, views
+from nncourse.model.image_layers import Convolution, Flatten, MaxPool
+from nncourse.model.layers import Dense, Layer
+from nncourse.model.network import Network
 
 
 @dataclass(frozen=True)
@@ -155,7 +123,7 @@ class ChainArchitecture:
 
     def views(self, parameters) -> list[tuple]:
         """(W, b) of each layer that has weights, as views into the flat vector."""
-        return _views(parameters, self.weights)
+        return views(parameters, self.weights)
 
     def __str__(self) -> str:
         sample = "image" * (len(self.shape) == 3) + "x".join(map(str, self.shape))
@@ -242,7 +210,7 @@ class ConvolutionalArchitecture:
 
     def views(self, parameters) -> list[tuple]:
         """(W, b) of each convolution, then of each dense layer, as views into the flat vector."""
-        return _views(parameters, self.shapes)
+        return views(parameters, self.shapes)
 
     @functools.cached_property
     def chain(self) -> ChainArchitecture:
@@ -277,11 +245,60 @@ class Rule:
         return " ".join([self.kind, *(f"{name} {value:g}" for name, value in self.options if value)])
 
 
-def _views(parameters, shapes) -> list[tuple]:
-    """(W, b) for each of these shapes of W, in a vector in which every W is followed by its b."""
-    pairs, at = [], 0
-    for shape in shapes:
-        end = at + prod(shape)
-        pairs.append((parameters[at:end].reshape(shape), parameters[end : end + shape[0]]))
-        at = end + shape[0]
-    return pairs
+# ---- of a network
+
+
+def architecture_of(network: Network) -> DenseArchitecture | ConvolutionalArchitecture:
+    """The network without its parameters, for kernels of fused epochs. Raises CourseError for other networks."""
+    chain = chain_of(network) if is_chain(network) else None
+    found = chain and (chain.dense if network.is_dense else chain.convolutional)
+    if not found:
+        wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
+        raise CourseError(f"wanted {wanted}, for a fused epoch; got {network.in_words}")
+    return found
+
+
+def is_chain(network: Network) -> bool:
+    """True where chain_of() knows the network."""
+    return bool(re.fullmatch("[cpfd]*d", "".join(map(_letter, network.layers))))
+
+
+def chain_of(network: Network) -> ChainArchitecture:
+    """The same for network_epoch and network_gradient, which know more networks. Raises CourseError for others."""
+    if not is_chain(network):
+        wanted = "convolutions, max-pools whose windows stand side by side and dense layers, the last one dense"
+        raise CourseError(f"wanted {wanted}, for a fused epoch; got {network.in_words}")
+    links = [(link, layer.activation) for layer in network.layers if (link := _link(layer))]
+    layers, activations = zip(*links, strict=True)
+    return ChainArchitecture(network.input_shape, layers, activations, network.cost)
+
+
+@functools.lru_cache(64)  # a kernel asks in every epoch
+def chain_of_dense(dense: DenseArchitecture) -> ChainArchitecture:
+    """The same network as a chain."""
+    return ChainArchitecture(dense.sizes[:1], tuple(map(Neurons, dense.sizes[1:])), dense.activations, dense.cost)
+
+
+def with_parameters(architecture: DenseArchitecture, parameters: Array) -> Network:
+    """A dense network whose weights and biases are views into a flat vector."""
+    pairs = zip(architecture.views(parameters), architecture.activations, strict=True)
+    return Network([Dense(W, b, name) for (W, b), name in pairs], architecture.cost, flat_parameters=parameters)
+
+
+def _letter(layer: Layer) -> str:
+    """The kind of a layer that an architecture may have, as a letter; "?" for others."""
+    if isinstance(layer, MaxPool):
+        return "p" if layer.is_side_by_side else "?"
+    if isinstance(layer, Convolution) and (layer.b is None or not layer.activation):
+        return "?"
+    return {Convolution: "c", Flatten: "f", Dense: "d"}.get(type(layer), "?")
+
+
+def _link(layer: Layer) -> Filters | Windows | Neurons | None:
+    """A layer of a chain; None for Flatten."""
+    if isinstance(layer, Convolution):
+        c_out, _, k, _ = layer.W.shape
+        return Filters(c_out, k, layer.stride, layer.before, layer.after)
+    if isinstance(layer, MaxPool):
+        return Windows(layer.size)
+    return Neurons(layer.W.shape[0]) if isinstance(layer, Dense) else None

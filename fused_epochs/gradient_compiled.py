@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nncourse.epochs import gradient_cpu
-from nncourse.epochs.dense import KNOWN
-from nncourse.epochs.gradient_cpu import Functions
+from fused_epochs import gradient_cpu
+from fused_epochs.dense import KNOWN
+from fused_epochs.gradient_cpu import Functions
 from nncourse.kernels import jit
 from nncourse.kernels.activations import ALPHA
 

@@ -1,0 +1,171 @@
+"""The plans of fused epochs for train(): a kernel that computes whole epochs, else one for the gradient of a network.
+
+PLANNERS are tried for every training by a backend's own kernels; ASKED has the kernels by name: train(…, plan="c").
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from math import ceil
+from typing import Any
+
+from fused_epochs.architecture import Rule, architecture_of, chain_of, is_chain
+from fused_epochs.catalogue import found
+from nncourse.calls import Array, Calls
+from nncourse.errors import CourseError, DoesNotFitError
+from nncourse.kernels.dense_epoch import DenseArchitecture
+from nncourse.kernels.kernel import Kernel
+from nncourse.model.layers import StepPosition
+from nncourse.model.loaders import HostSamples
+from nncourse.model.network import Network
+from nncourse.model.optimizers import SGD, Adam, Optimizer, remembered
+from nncourse.model.plans import MOST_IN_CACHE, Step, by_steps, reordered
+from nncourse.model.task import Plan, Refused, Task
+
+KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}  # by backend
+GRADIENT = "network_gradient"
+LEAST_BATCHES = 16  # for which a fused kernel is worth its call; it is tried on so many
+BY_BATCHES = Refused("trained step by step, since the samples are sent batch by batch", is_news=True)
+
+
+def fused(task: Task) -> Plan | Refused:
+    """A whole epoch in one call, or the gradient in one, by the backend's own kernels."""
+    count, host = task.together.group.size, isinstance(task.X, HostSamples)
+    if not task.backend.fusable or task.backend.name not in KERNELS:
+        return BY_BATCHES if host and count == 1 else Refused("a kernel was chosen or kept, or the backend has none")
+    if count > 1:
+        return Refused(f"trained step by step, since {count} processes add their gradients", is_news=True)
+    whole = BY_BATCHES if host else _by_own_kernel(task)
+    if isinstance(whole, Plan):
+        return whole
+    step = by_gradient(task)
+    return step if isinstance(step, Plan) or step.is_news else whole
+
+
+def _by_own_kernel(task: Task) -> Plan | Refused:
+    """A whole epoch by the backend's kernel, or by those that it leaves the network to when it does not fit them."""
+    names, reason = operations_for(task.network, task.optimizer)
+    kernels = _kernels(task, KERNELS[task.backend.name], names)
+    kernel: Any = next(kernels, None)
+    is_news = bool(reason)
+    note = ""
+    while kernel:
+        try:
+            return _plan_by(kernel, task, note)
+        except DoesNotFitError as error:
+            kernel = kernel.operation.kernels.get(kernel.otherwise) or next(kernels, None)
+            note = reason = f"trained {f'by {kernel.name}' if kernel else 'step by step'}: {error}"
+            is_news = True
+    return Refused(reason or f"no fused epoch for {task.network}", is_news)
+
+
+def by_kernel(name: str, task: Task) -> Plan | Refused:
+    """A whole epoch by the kernel of that name, for whoever asks for it."""
+    if isinstance(task.X, HostSamples) or task.together.group.size > 1:
+        return Refused("a process computes fused epochs alone, of samples that are all on the device")
+    names, reason = operations_for(task.network, task.optimizer)
+    for kernel in _kernels(task, name, names):
+        if kernel.device != task.backend.device:
+            return Refused(f"it is for the {kernel.device.upper()}")
+        if missing := kernel.missing():
+            return Refused(f"it cannot be used here: {missing}")
+        try:
+            return _plan_by(kernel, task)
+        except DoesNotFitError as error:
+            reason = str(error)
+    return Refused(reason or f"it does not compute such a {task.optimizer.describe()['kind']} on {task.network}")
+
+
+def operations_for(network: Network, optimizer: Optimizer) -> tuple[list[str], str]:
+    """The operations of a fused epoch for this network and optimizer, the best first; why there is none, or ""."""
+    names: list[str] = []
+    reason = ""
+    try:
+        dense = isinstance(architecture_of(network), DenseArchitecture)
+        if isinstance(optimizer, SGD) and optimizer.is_plain:
+            names.append("dense_sgd_epoch" if dense else "convolutional_sgd_epoch")
+        elif isinstance(optimizer, Adam) and not optimizer.l2 and not dense:
+            names.append("convolutional_adam_epoch")
+    except CourseError as error:
+        reason = f"trained step by step: {error}"
+    if is_chain(network):
+        names.append("network_epoch")
+    return names, reason
+
+
+def _kernels(task: Task, name: str, operations: list[str]) -> Iterator[Kernel]:
+    """The kernels of that name, one after the other: the modules of each operation are imported when it is reached."""
+    gpu = task.backend.device == "gpu" or name not in KERNELS.values()
+    for each in operations:
+        operation: Any = found(each, gpu)
+        if operation and name in operation.kernels:
+            yield operation.kernels[name]
+
+
+def _plan_by(kernel: Kernel, task: Task, note: str = "") -> Plan:
+    """The plan, tried on a few batches, so that nothing is compiled later. Raises DoesNotFitError."""
+    network, optimizer = task.copies()
+    first = slice(LEAST_BATCHES * task.batch_size)
+    _train(kernel, network, task.batch_size, optimizer, task.X[first], task.Y[first], task.rate)
+    compute = partial(_train, kernel, task.network, task.batch_size, task.optimizer)
+    most = MOST_IN_CACHE if task.backend.device == "cpu" else task.X.size
+    return Plan(kernel.name, reordered(task, compute, most, LEAST_BATCHES), note)
+
+
+def _train(
+    kernel: Any,
+    network: Network,
+    batch_size: int,
+    optimizer: Optimizer,
+    X: Array,
+    Y: Array,
+    rate: float,
+    position: StepPosition | None = None,
+) -> None:
+    """A step for each batch by one kernel; the optimizer counts them."""
+    parameters = network.flat_parameters
+    state = {name: remembered(optimizer.state, name, parameters) for name in optimizer.remembers}
+    if kernel.operation.name == "network_epoch":
+        M, V = (state.get(name, parameters[:0]) for name in "MV")
+        rule = Rule(optimizer.kind, tuple(optimizer.options.items()))
+        X = X.reshape(len(X), -1)
+        kernel(parameters, M, V, chain_of(network), rule, X, Y, batch_size, rate, optimizer.steps)
+    else:
+        more: tuple[float, ...] = ()
+        if isinstance(optimizer, Adam):
+            more = optimizer.steps, optimizer.beta1, optimizer.beta2, optimizer.epsilon
+        kernel(parameters, *state.values(), architecture_of(network), X, Y, batch_size, rate, *more)
+    optimizer.steps += ceil(len(X) / batch_size)
+
+
+def by_gradient(task: Task) -> Plan | Refused:
+    """A step in two calls: the gradient by a kernel of network_gradient, and the optimizer's move."""
+    if task.together.group.size > 1 or not is_chain(task.network):
+        return Refused(f"no gradient in one call of {task.network}, or in a group")
+    operation = found(GRADIENT, gpu=False)
+    kernel: Any = operation.kernels.get(task.backend.name) if operation else None
+    if kernel is None or task.backend.device != kernel.device:
+        return Refused(f"no gradient in one call by {task.backend.name}")
+    network, optimizer = task.copies()
+    try:
+        step = _step(kernel, network, task.backend, optimizer)
+        kernel.prepare(network.flat_parameters, network.flat_gradient, chain_of(network))(task.X[:1], task.Y[:1])
+    except DoesNotFitError as error:
+        return Refused(f"trained step by step: {error}", is_news=True)
+    rows = slice(task.batch_size)
+    step(task.X[rows], task.Y[rows], task.rate, StepPosition())
+    return Plan("gradient", by_steps(task, _step(kernel, task.network, task.backend, task.optimizer)))
+
+
+def _step(kernel: Any, network: Network, backend: Calls, optimizer: Optimizer) -> Step:
+    gradient = kernel.prepare(network.flat_parameters, network.flat_gradient, chain_of(network))
+
+    def step(X: Array, Y: Array, rate: float, position: StepPosition | None) -> None:
+        gradient(X, Y)
+        optimizer.step(network.flat_parameters, network.flat_gradient, rate, backend)
+
+    return step
+
+
+PLANNERS = {"fused": fused}
+NAMED = ("numpy", "numba", "one_kernel", "streamed", "c", "c_float", "c_fast", "c_float_fast")
+ASKED = {"gradient": by_gradient} | {name: partial(by_kernel, name) for name in NAMED}

@@ -1,0 +1,174 @@
+"""How the steps of an epoch are computed: a plan, which is chosen once, before training begins.
+
+    operations    one call for each operation: any network, any device, any group
+    recorded      on a GPU, the same calls recorded and replayed with no Python between the steps: recorded_steps.py
+
+Other packages add plans that compute several operations, or a whole epoch, in one call. They come by an entry point of
+the group GROUP, a module with PLANNERS, which are tried first, and ASKED, which are tried only when named.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+from nncourse.calls import Array, Calls
+from nncourse.entry_points import added
+from nncourse.errors import DoesNotFitError, refuse_unknown
+from nncourse.model.data_parallel import data_parallel_epoch, mean_statistics, parts_of_epoch
+from nncourse.model.layers import StepPosition
+from nncourse.model.loaders import HostSamples, in_pieces
+from nncourse.model.network import Network, training_step
+from nncourse.model.optimizers import Optimizer
+from nncourse.model.task import Plan, Refused, Task, TrainEpoch
+
+GROUP, FUSED = "nncourse.planners", "fused_epochs"  # of entry points; the package whose plans are tried first
+MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
+MOST_IN_CACHE = 1 << 19  # on a CPU: 2 MB, which are still in its cache when they are read
+
+Step = Callable[[Array, Array, float, StepPosition | None], None]  # of samples, targets, the rate and the position
+
+
+Planner = Callable[[Task], Plan | Refused]
+
+
+def chosen(task: Task, asked: str | None = None) -> Plan:
+    """The first plan that fits, or the one that was asked for. Raises DoesNotFitError if that does not fit.
+
+    What it needs is compiled, and every member of a group is as far, so that no epoch's seconds include it.
+    """
+    planners, named = known()
+    if asked is not None:
+        refuse_unknown("a plan", asked, planners | named)
+        found = (planners | named)[asked](task)
+        if isinstance(found, Refused):
+            raise DoesNotFitError(f"the plan {asked} does not fit: {found.reason}; leave it out")
+        return found
+    news: list[str] = []
+    for planner in planners.values():
+        found = planner(task)
+        if isinstance(found, Plan):
+            return replace(found, note="; ".join(filter(None, (*news, found.note))))
+        news += [found.reason] if found.is_news else []
+    raise AssertionError("operations fits everything")
+
+
+def known() -> tuple[dict[str, Planner], dict[str, Planner]]:
+    """The planners by name: those to try, in order, and those that are only for whoever asks for them."""
+    own: dict[str, Planner] = {"recorded": recorded, "operations": operations}
+    fused = added(GROUP, FUSED)
+    if isinstance(fused, str):
+        return {FUSED: partial(_without, fused), **own}, {}
+    return {**fused.PLANNERS, **own}, fused.ASKED
+
+
+def _without(reason: str, task: Task) -> Refused:
+    is_news = task.backend.fusable and task.together.group.size == 1
+    return Refused(f"trained step by step, which is slower: {reason}", is_news)
+
+
+# ---- the plans of this package
+
+
+def operations(task: Task) -> Plan:
+    """One call for each operation."""
+    network, optimizer = task.copies()
+    if task.together.group.size > 1:
+        own = parts_of_epoch(len(task.X), task.batch_size, task.together)[0].rows
+        if own.stop > own.start:
+            training_step(network, task.X[own], task.Y[own], 0.0, task.backend, optimizer, StepPosition())
+        return Plan("operations", partial(_shared_epoch, task))
+    first = slice(task.batch_size)
+    step_by_operations(network, task.backend, optimizer)(task.X[first], task.Y[first], task.rate, StepPosition())
+    return Plan("operations", by_steps(task, step_by_operations(task.network, task.backend, task.optimizer)))
+
+
+def _shared_epoch(task: Task, order: Array, rate: float, position: StepPosition) -> None:
+    where = task.X, task.Y, order, task.batch_size, rate, task.backend, task.optimizer, position
+    data_parallel_epoch(task.network, *where, task.together)
+
+
+def recorded(task: Task) -> Plan | Refused:
+    """The calls of some steps, recorded as a CUDA graph and replayed."""
+    if task.backend.device != "gpu":
+        return Refused("only a GPU records steps")
+    if isinstance(task.X, HostSamples):
+        return Refused("samples that are sent batch by batch cannot be recorded")
+    from nncourse.model.recorded_steps import RecordedEpoch
+
+    group = task.together.group
+    if group.size > 1:
+        if not getattr(group, "queued", False):
+            return Refused("steps are not recorded: its processes exchange through the host's memory", is_news=True)
+        group.all_reduce(task.network.flat_gradient)  # the first exchange connects the members: it cannot be recorded
+    parts = parts_of_epoch(len(task.X), task.batch_size, task.together)
+    try:
+        replayed = RecordedEpoch(task, parts)
+    except DoesNotFitError as error:
+        return Refused(f"steps are not recorded: {error}", is_news=True)
+
+    def shared(order: Array, rate: float, position: StepPosition) -> None:
+        replayed(order, rate, position)
+        mean_statistics(task.network, group, parts)
+
+    return Plan("recorded", shared if group.size > 1 else replayed)
+
+
+# ---- an epoch of steps
+
+
+def by_steps(task: Task, step: Step) -> TrainEpoch:
+    """epoch(order, rate, position): a step for each batch."""
+    most = MOST_IN_CACHE if task.backend.device == "cpu" else MOST_COPIED
+    return reordered(task, partial(in_batches, step, task.batch_size), most)
+
+
+def reordered(
+    task: Task, compute: Callable[[Array, Array, float, StepPosition], None], most: int, least: int = 1
+) -> TrainEpoch:
+    """epoch(order, rate, position): `compute` gets some batches at a time, one after the other in memory.
+
+    most: numbers of X, but at least so many batches. Not all rows at once: the copy would be as large as X.
+    """
+    X, Y, batch_size = task.X, task.Y, task.batch_size
+    some = len(X) if X.size <= most else batch_size * max(least, most // (batch_size * prod(X.shape[1:])))
+
+    def epoch(order: Array, rate: float, position: StepPosition) -> None:
+        for start, samples, targets in in_pieces(X, Y, order, some):
+            compute(samples, targets, rate, position._replace(first=start))
+
+    return epoch
+
+
+def step_by_operations(network: Network, backend: Calls, optimizer: Optimizer) -> Step:
+    """A training step by one call for each operation."""
+
+    def step(X: Array, Y: Array, rate: float, position: StepPosition | None) -> None:
+        training_step(network, X, Y, rate, backend, optimizer, position)
+
+    return step
+
+
+def train_step_by_step(
+    network: Network,
+    X: Array,
+    Y: Array,
+    batch_size: int,
+    rate: float,
+    backend: Calls,
+    optimizer: Optimizer,
+    position: StepPosition | None = None,
+) -> None:
+    """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller.
+
+    A network with dropout needs the position of the first row.
+    """
+    in_batches(step_by_operations(network, backend, optimizer), batch_size, X, Y, rate, position)
+
+
+def in_batches(step: Step, batch_size: int, X: Array, Y: Array, rate: float, position: StepPosition | None) -> None:
+    """A step for each batch of these rows."""
+    for start in range(0, len(X), batch_size):
+        rows = slice(start, start + batch_size)
+        of_batch = StepPosition(position.seed, position.epoch, position.first + start) if position else None
+        step(X[rows], Y[rows], rate, of_batch)
