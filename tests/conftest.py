@@ -102,6 +102,34 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20)
 
 
+@pytest.fixture
+def csv_file(tmp_path):
+    """csv_file(content) writes a CSV file and returns its path."""
+
+    def write(content):
+        path = tmp_path / "data.csv"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def data_folder(tmp_path, monkeypatch):
+    """The empty folder that NNCOURSE_DATA names; the course has the sample of MNIST only."""
+    import shutil
+
+    from nncourse import datasets
+
+    own = tmp_path / "course"
+    shutil.copytree(datasets.FOLDER / datasets.SAMPLE, own / datasets.SAMPLE)
+    shutil.copy(datasets.FOLDER / "mirrors.json", own)
+    monkeypatch.setattr(datasets, "FOLDER", own)
+    monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
 @pytest.fixture(scope="session")
 def real_data():
     """The folder with the real CC and MNIST data and a model of the C program; skip where NNCOURSE_DATA names none."""

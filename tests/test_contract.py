@@ -86,24 +86,15 @@ def test_what_is_no_formula_is_refused(formula):
     refused(contract.parse, f"x (n,) -> y (m,), z (later,) where m = {formula}, later = n")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "x (n,) -> y (m,) where m = n, m = n + 1",
-        "x (n,), x (n,) -> y (n,)",
-        "x (n,) -> y (n,), y (n,)",
-        "x (n,), k () int -> x (k,)",
-        "x (n,) -> x (n,) int",
-        "x (n,) -> y (m,) where",
-        "x (n,) -> y (m,) where m",
-        "x (n,) -> y (m,) where m = n,",
-        "x (n,) where m = n -> y (m,)",
-        "x (n,) -> y (p,) where m = n",
-        "x (n,) -> y (*n)",
-        "x (*n) -> y (*m) where m = n // 2",
-    ],
-)
-def test_contracts_that_contradict_themselves_are_refused(text):
+INCOMPLETE = ["", "a (n,)", "a (n,) ->", "-> b (n,)", "a (n,) -> b (n,), c (m,)", "a (n,) -> b (n,),"]
+INCOMPLETE += ["a (n,), -> b (n,)", *(f"a (n,) -> b (m,) {end}" for end in ("where", "where m", "where m = n,"))]
+CONTRADICTORY = ["x (n,) -> y (m,) where m = n, m = n + 1", "x (n,), x (n,) -> y (n,)", "x (n,) -> y (n,), y (n,)"]
+CONTRADICTORY += ["x (n,), k () int -> x (k,)", "x (n,) -> x (n,) int", "x (n,) where m = n -> y (m,)"]
+CONTRADICTORY += ["x (n,) -> y (p,) where m = n", "x (n,) -> y (*n)", "x (*n) -> y (*m) where m = n // 2"]
+
+
+@pytest.mark.parametrize("text", INCOMPLETE + CONTRADICTORY)
+def test_contracts_that_are_incomplete_or_contradict_themselves_are_refused(text):
     refused(contract.parse, text)
 
 

@@ -146,23 +146,6 @@ def trained(kernel, network, arrays, batch, rate=0.05, state=None, steps=0):
 
 
 @kernels
-@networks
-@pytest.mark.parametrize("adam", [False, True], ids=["SGD", "Adam"])
-def test_twenty_steps_are_those_of_the_reference(kernel, network, adam):
-    arrays = example(network, 98)
-    state = [np.zeros_like(arrays[0])] * 2 if adam else None
-    results = trained(kernel, network, arrays, 5, 0.01, state)
-    start, X, Y = (array.astype(np.float64) for array in arrays)
-    if adam:
-        state = start, 0 * start, 0 * start
-        reference, *_ = convolutional_adam_epoch.reference(*state, network, X, Y, 5, 0.01, 0, *ADAM.values())
-    else:
-        reference = convolutional_sgd_epoch.reference(start, network, X, Y, 5, 0.01)
-    way = np.linalg.norm(reference - start)
-    assert way > 0.02 and np.linalg.norm(results[0] - reference) < 1e-4 * way
-
-
-@kernels
 @pytest.mark.parametrize("optimizer", [SGD, Adam, partial(Adam, beta1=0.6, beta2=0.95, epsilon=1e-3)])
 def test_epochs_are_those_of_the_separate_operations(kernel, optimizer, rng):
     words = "image2x8x8,conv3x3same,conv4x2s2p1,pool2,9,3"

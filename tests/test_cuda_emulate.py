@@ -359,12 +359,6 @@ def test_one_thread_cannot_race():
     launch(RACES, "adds", (1,), (1,), [floats(2)], races=True)
 
 
-@pytest.mark.parametrize("function", ["naive", "tiled"])
-def test_matrix_products_do_not_race(function):
-    A = np.ones((19, 19), np.float32)
-    launch(MATMUL, function, (3, 3), (8, 8), [A, A, np.zeros_like(A), 19, 19, 19], races=True)
-
-
 # ---- recording: more in test_picture.py
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from cuda_on_cpu.program import why_no_compiler
 from cuda_on_cpu.text import CudaSource
@@ -141,11 +142,6 @@ def test_numbers_out_of_range_are_refused(position, value):
         launch(SOURCE, "scalars", (1,), (1,), arguments)
 
 
-def test_an_unknown_kernel_is_refused():
-    with pytest.raises(CourseError, match="cuda/launched.cu: wanted a kernel"):
-        launch(SOURCE, "nothing", (1,), (1,), [])
-
-
 # ---- constant memory
 
 
@@ -237,8 +233,7 @@ def test_gpu_launches_take_no_emulator_options(gpu):
 def test_a_launch_is_prepared_for_a_gpu_only():
     with pytest.raises(CourseError, match="wanted CuPy arrays, to prepare a launch"):
         prepared(SOURCE, "scaled", (1,), (32,), [A, np.zeros(10, np.float32), 2.0, 10])
-    with pytest.raises(CourseError, match="wanted 4 arguments"):
-        prepared(SOURCE, "scaled", (1,), (32,), [A])
+    assert "wanted 4 arguments" in refused(prepared, SOURCE, "scaled", (1,), (32,), [A])
 
 
 def test_gpu_a_prepared_launch_is_made_again_and_again(gpu):

@@ -59,13 +59,6 @@ GIVEN = {
 }
 
 
-@needs_emulator
-@pytest.mark.parametrize("name", GIVEN)
-def test_kind_4_text_that_nvrtc_compiles_is_right(name):
-    found = verdict(GIVEN[name])
-    assert found, found.line
-
-
 FORMS = {
     **GIVEN,
     "maybe_unused": 'extern "C" __global__ void sigmoid(const float* z, float* a, [[maybe_unused]] int n) {\n' + BODY,
@@ -114,8 +107,11 @@ def test_kind_4_kernels_and_parameters_are_read(name):
         assert "sigmoid" in compile_check(source_of(text))
 
 
+EMULATED = "blank after a backslash", "macro with arguments", "linkage by a macro", "digraphs"
+
+
 @needs_emulator
-@pytest.mark.parametrize("name", ["blank after a backslash", "macro with arguments", "linkage by a macro", "digraphs"])
+@pytest.mark.parametrize("name", [*GIVEN, *EMULATED])
 def test_kind_4_the_emulator_takes_it_as_nvrtc_does(name):
     found = verdict(FORMS[name])
     assert found, found.line
@@ -133,6 +129,8 @@ NOT_READ = {
     "::": SIGMOID.replace("int n", "std::size_t n"),
     "name": SIGMOID.replace("int n", "int"),
     "float** z": SIGMOID.replace("float* z", "float** z"),
+    "float4* z": SIGMOID.replace("float* z", "float4* z"),
+    "Matrix n": SIGMOID.replace("int n", "Matrix n"),
     "z[2][2]": SIGMOID.replace("* z", " z[2][2]"),
     "__global__ is in comments": "// " + SIGMOID.replace("\n", "\n// "),
 }
@@ -240,6 +238,11 @@ HOSTILE = {
     "quotes": repeated('"\\"'),
     "raw strings": repeated('R"x('),
     "brackets": repeated("{[(", repeated(")]}")),
+    "joined lines": repeated("\\\n"),
+    "signs of directives": repeated("#"),
+    "definitions that begin": repeated("#define " + "a" * 200 + "(\n"),
+    "apostrophes": repeated("'"),
+    "comments that begin": repeated("/*"),
     "macros of macros": "".join(f"#define A{n} A{n + 1}\n" for n in range(9000)) + repeated("A0 ")[:60_000],
     "macros that double": "".join(f"#define A{n} A{n + 1} A{n + 1}\n" for n in range(99)) + "A0\n",
     "arguments that double": "".join(f"#define A{n}(x) A{n + 1}(x x)\n" for n in range(99)) + "A0(1)\n",

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 from test_model_files import ALL_KINDS, an_image_model, loads_or_says_why
+from trainings import same
 
 from nnclassroom.commands import main
 from nncourse import datasets
 from nncourse.backend import choose
-from nncourse.errors import CourseError
 from nncourse.model import files
 from nncourse.model.image_layers import MaxPool
 from nncourse.model.network import Network, make_network
@@ -27,11 +28,7 @@ def test_a_model_comes_back(tmp_path, kind):
     files.save(model, path)
     again = files.load(path)
     assert repr(again.network) == repr(model.network) and again.network.input_shape == (1, 8, 8)
-    assert [layer.describe() for layer in again.network.layers] == [layer.describe() for layer in model.network.layers]
-    np.testing.assert_array_equal(again.network.flat_parameters, model.network.flat_parameters)
-    assert again.optimizer.steps == 4 and again.optimizer.state.keys() == {"M", "V"}
-    for name, array in model.optimizer.state.items():
-        np.testing.assert_array_equal(again.optimizer.state[name], array)
+    assert again.optimizer.steps == 4 and same((model.network, model.optimizer), (again.network, again.optimizer))
     X = datasets.load("digits").images[100:120]
     assert kind == "none" or again.scaling.offset.shape == ()
     np.testing.assert_array_equal(again.scaled(X), model.scaled(X))
@@ -41,8 +38,7 @@ def test_a_model_comes_back(tmp_path, kind):
 
 def test_the_c_program_s_text_is_for_dense_networks(tmp_path):
     for words in (ALL_KINDS, "4,dropout0.5,2"):
-        with pytest.raises(CourseError, match=r"\.npz"):
-            files.save(files.Model(make_network(words)), tmp_path / "model.m")
+        assert ".npz" in refused(files.save, files.Model(make_network(words)), tmp_path / "model.m")
     assert not list(tmp_path.iterdir())
 
 
@@ -80,6 +76,14 @@ def test_wrong_numbers_of_a_layer_are_refused(tmp_path, whole, layer, name, valu
     assert not loads_or_says_why(tmp_path / "x.npz")
 
 
+def layer_with(layer, **parts):
+    return lambda about: about["layers"][layer].update(parts)
+
+
+def images_of(shape):
+    return lambda about: about.update(input_shape=shape)
+
+
 def scaling_with(**parts):
     return lambda about: about["scaling"].update(parts)
 
@@ -87,27 +91,17 @@ def scaling_with(**parts):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda about: about["layers"][DROPOUT].update(rate=1),
-        lambda about: about["layers"][DROPOUT].update(rate=-0.5),
-        lambda about: about["layers"][DROPOUT].update(rate=float("nan")),
-        lambda about: about["layers"][DROPOUT].update(rate="half"),
-        lambda about: about["layers"][CONVOLUTION].update(activation="softmax"),
-        lambda about: about["layers"][CONVOLUTION].update(activation="conv"),
-        lambda about: about["layers"][CONVOLUTION].update(kind="convolution3d"),
+        *(layer_with(DROPOUT, rate=rate) for rate in (1, -0.5, float("nan"), "half")),
+        *(layer_with(CONVOLUTION, activation=name) for name in ("softmax", "conv")),
+        layer_with(CONVOLUTION, kind="convolution3d"),
         lambda about: about["layers"][CONVOLUTION].pop("k"),
         lambda about: about["layers"].pop(CONVOLUTION),
         lambda about: about["layers"].pop(5),  # Flatten
         lambda about: about["layers"].insert(0, {"kind": "flatten"}),
-        lambda about: about.update(input_shape=[8, 8]),
-        lambda about: about.update(input_shape=[2, 8, 8]),
-        lambda about: about.update(input_shape=[1, 80_000, 80_000]),
-        lambda about: about.update(input_shape=[1, 8, -8]),
-        scaling_with(offset=[0.0] * 64, factor=[1.0] * 64),
-        scaling_with(offset=[0.0], factor=[1.0]),
-        scaling_with(factor=0.0),
-        scaling_with(factor=float("inf")),
-        scaling_with(offset="x"),
-        scaling_with(offset=None),
+        *(images_of(shape) for shape in ([8, 8], [2, 8, 8], [1, 80_000, 80_000], [1, 8, -8])),
+        *(scaling_with(offset=[0.0] * count, factor=[1.0] * count) for count in (64, 1)),
+        *(scaling_with(factor=factor) for factor in (0.0, float("inf"))),
+        *(scaling_with(offset=offset) for offset in ("x", None)),
     ],
 )
 def test_descriptions_that_do_not_fit_are_refused(tmp_path, whole, change):
@@ -119,8 +113,7 @@ def test_a_file_of_a_huge_network_is_refused(tmp_path):
     """Its parameters are few, but a sample would take 4 GB."""
     layers = [MaxPool(1), MaxPool(30_000), *make_network("image1x1x1,10").layers]
     files.save(files.Model(Network(layers, input_shape=(1, 30_000, 30_000))), tmp_path / "x.npz")
-    with pytest.raises(CourseError, match="numbers a sample"):
-        files.load(tmp_path / "x.npz")
+    assert "numbers a sample" in refused(files.load, tmp_path / "x.npz")
 
 
 # ---- the command line
@@ -171,10 +164,8 @@ def test_resume_is_exact(capsys, folder, options):
     again = f"train --dataset digits --resume half.npz --epochs 3 --model half.npz {validation}"
     assert run(capsys, f"{again} --layers image1x8x8,conv4x2same,pool2,16{dropout},10")[0] == 0
     whole, half = files.load("whole.npz"), files.load("half.npz")
-    np.testing.assert_array_equal(whole.network.flat_parameters, half.network.flat_parameters)
-    assert whole.optimizer.steps == half.optimizer.steps > 0
-    for name, array in whole.optimizer.state.items():
-        np.testing.assert_array_equal(array, half.optimizer.state[name])
+    assert whole.optimizer.steps > 0
+    assert same((whole.network, whole.optimizer), (half.network, half.optimizer))
     assert whole.provenance["epochs"] == half.provenance["epochs"] == 4
 
 

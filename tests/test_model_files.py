@@ -275,9 +275,7 @@ WRONG_DESCRIPTIONS = [
     "description",
     [
         *WRONG_DESCRIPTIONS,
-        about(activations="sigmoid"),
-        about(activations=["sigmoid"]),
-        about(activations=["sigmoid", {}]),
+        *(about(activations=wrong) for wrong in ("sigmoid", ["sigmoid"], ["sigmoid", {}])),
     ],
     ids=str,
 )
@@ -323,13 +321,8 @@ def vector(value=0.5, size=None, dtype=np.float32):
         {"state_V": vector()},
         {"about": about(optimizer={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(np.nan)},
         {"about": about(optimizer={"kind": "sgd", "momentum": 0.9, "steps": 7}), "state_V": vector(size=3)},
-        {"parameters": None},
-        {"parameters": np.zeros((0,), np.float32)},
-        {"parameters": np.zeros((), np.float32)},
-        {"parameters": vector(size=3)},
-        {"parameters": vector(np.nan)},
-        {"parameters": vector(1e300, dtype=np.float64)},
-        {"parameters": np.full(26, "x")},
+        *({"parameters": wrong} for wrong in (None, np.zeros((0,), "f"), np.zeros((), "f"), np.full(26, "x"))),
+        *({"parameters": wrong} for wrong in (vector(size=3), vector(np.nan), vector(1e300, dtype=np.float64))),
     ],
     ids=str,
 )
@@ -410,9 +403,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, form, mon
 
     for writer in ("_write_npz", "_write_text"):
         monkeypatch.setattr(files, writer, full_disk)
-    with pytest.raises(CourseError, match="No space left") as caught:
-        files.save(a_model(seed=2), tmp_path / form)
-    assert "\n" not in str(caught.value)
+    assert "No space left" in refused(files.save, a_model(seed=2), tmp_path / form)
     assert (tmp_path / form).read_bytes() == old
     assert [path.name for path in tmp_path.iterdir()] == [form]
 
@@ -438,8 +429,7 @@ def test_a_model_cannot_be_saved_over_a_folder_or_a_device_or_nowhere(tmp_path):
     (tmp_path / "folder.npz").mkdir()
     os.mkfifo(tmp_path / "pipe.m")  # it stands for /dev/null, which must not be replaced by a file
     for name in ("folder.npz", "pipe.m", "no/where.npz", "a" * 300 + ".m"):
-        with pytest.raises(CourseError):
-            files.save(a_model(), tmp_path / name)
+        refused(files.save, a_model(), tmp_path / name)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder.npz", "pipe.m"]
     assert (tmp_path / "pipe.m").is_fifo()
 

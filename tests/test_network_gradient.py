@@ -10,7 +10,6 @@ import pytest
 from epoch_networks import (
     CROSS,
     DIGITS,
-    gradient_by_pytorch,
     mistakes,
     mutant,
     rejected,
@@ -127,18 +126,6 @@ def test_the_reference_is_pytorchs_gradient(words):
         warnings.simplefilter("error")
         expected = by_pytorch(torch, chain_of(network), *given)
     np.testing.assert_allclose(gradient_of(given[0], chain_of(network), *given[1:]), expected, rtol=1e-9, atol=1e-12)
-
-
-def test_dense_and_convolutional_references_are_the_same_gradient():
-    torch = pytest.importorskip("torch")
-    for found in CONVOLUTIONAL:
-        rng = np.random.default_rng(0)
-        parameters, X = rng.standard_normal(found.contract_sizes["p"]), rng.standard_normal((4, *found.image))
-        Y = np.eye(found.sizes[-1])[rng.integers(0, found.sizes[-1], 4)]
-        if found.sizes[-1] == 1:
-            Y = rng.integers(0, 2, (4, 1)).astype(float)
-        expected = gradient_by_pytorch(torch, found, parameters, X, Y)
-        np.testing.assert_allclose(gradient_of(parameters, found.chain, X, Y), expected, rtol=1e-9, atol=1e-12)
 
 
 # ---- what a kernel keeps from step to step

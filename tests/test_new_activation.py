@@ -15,7 +15,7 @@ from nncourse.catalogue import find, operations
 from nncourse.errors import CourseError
 from nncourse.kernels import activations
 from nncourse.model import files
-from nncourse.model.network import backpropagation, make_network
+from nncourse.model.network import make_network
 from nncourse.model.training import train
 
 TEXT = """
@@ -97,18 +97,6 @@ def test_networks_with_it_are_trained_step_by_step_on_every_backend(swish, name)
         assert history.plan == "operations" and "got swish" in history.note
 
 
-def test_its_gradients_are_those_of_pytorch(swish):
-    torch = pytest.importorskip("torch")
-    network, (X, Y) = make_network([3, 5, 2], "swish", seed=2), samples()
-    parameters = [torch.tensor(array, requires_grad=True) for array in network.parameters]
-    W, b, W_out, b_out = parameters
-    A = torch.sigmoid(torch.nn.functional.silu(torch.tensor(X) @ W.T + b) @ W_out.T + b_out)
-    (((A - torch.tensor(Y)) ** 2).sum() / 2 / len(X)).backward()
-    found = [array for pair in backpropagation(network, X, Y, choose("numpy")) for array in pair]
-    for ours, theirs in zip(found, parameters, strict=True):
-        np.testing.assert_allclose(ours, theirs.grad.numpy(), rtol=1e-4, atol=1e-6)
-
-
 def test_a_kernel_of_whole_epochs_that_was_asked_for_says_what_it_knows(swish):
     for kernel in ("numpy", "numba", "c"):
         if find("dense_sgd_epoch")[kernel].missing():
@@ -124,8 +112,3 @@ def test_its_models_are_saved_and_its_kernels_checked(swish, tmp_path):
     for operation in swish.values():
         for kernel in ("loops", "numpy", "numba"):
             assert check(operation, kernel), str(check(operation, kernel))
-
-
-def test_without_it_nothing_knows_the_name():
-    with pytest.raises(CourseError, match="swish"):
-        make_network([3, 5, 2], "swish")

@@ -1,4 +1,4 @@
-"""Batch normalisation and shortcuts: PyTorch and finite differences agree; hard numbers; wrong kernels in Python."""
+"""Batch normalisation and shortcuts: PyTorch agrees; hard numbers; wrong kernels in Python."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def there_and_back(kernel, A, D, gamma, beta):
     return mean, variance, Z, *sums, batchnorm_backward[kernel](D, A, mean, variance, gamma, *sums, EPSILON)
 
 
-# ---- beside PyTorch, and beside finite differences
+# ---- beside PyTorch
 
 
 @pytest.mark.parametrize("kernel", CPU)
@@ -53,19 +53,6 @@ def test_training_s_outputs_and_gradients_are_pytorchs(shape, kernel, rng):
     np.testing.assert_allclose(Z, wanted.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_the_way_back_is_the_slope_of_the_way_there(rng):
-    A, D, gamma, beta = (array.astype(np.float64) for array in numbers((3, 2, 2, 3), rng))
-
-    def output(A):
-        return batchnorm_forward["numpy"](A, *batchnorm_statistics["numpy"](A), gamma, beta, EPSILON)
-
-    wanted = slopes(lambda A: np.sum(D * output(A)), A)
-    for kernel in ("loops", "numpy"):
-        *_, G = there_and_back(kernel, A, D, gamma, beta)
-        np.testing.assert_allclose(G, wanted, rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(G.sum(axis=(0, 2, 3)), 0, atol=1e-9)  # a shift of all inputs changes nothing
-
-
 def test_a_block_s_way_back_is_the_slope_of_the_way_there(rng):
     A, G, W = rng.normal(size=(4, 5)), rng.normal(size=(4, 5)), rng.normal(size=(5, 5))
     wanted = slopes(lambda A: np.sum(G * np.maximum(0, A @ W.T + A)), A)
@@ -73,14 +60,6 @@ def test_a_block_s_way_back_is_the_slope_of_the_way_there(rng):
 
 
 # ---- hard numbers
-
-
-@pytest.mark.parametrize("kernel", CPU)
-def test_a_small_variance_beside_a_large_mean_is_no_rounding_error(kernel, rng):
-    A = (4000 + 0.25 * rng.integers(-4, 5, (20, 2, 10, 10))).astype(np.float32)
-    mean, variance = batchnorm_statistics[kernel](A)
-    np.testing.assert_allclose(variance, A.astype(np.float64).var(axis=(0, 2, 3)), rtol=1e-3)
-    np.testing.assert_allclose(mean, A.astype(np.float64).mean(axis=(0, 2, 3)), rtol=3e-6)
 
 
 @pytest.mark.parametrize("kernel", CPU)
@@ -125,104 +104,80 @@ def each(values):
     return values[:, None, None]
 
 
-def with_all(variance=None, mean=None, Z=None):
-    def statistics(A):
-        return A.mean(axis=(0, 2, 3)) if mean is None else mean(A), variance(A)
+def statistics(variance, mean=lambda A: A.mean(axis=(0, 2, 3))):
+    return "batchnorm_statistics", lambda A: (mean(A), variance(A))
 
-    return statistics
+
+def outputs(divided):
+    """A − μ divided as `divided` says, scaled and shifted."""
+
+    def forward(A, mean, variance, gamma, beta, epsilon):
+        return divided(A - each(mean), each(variance), np.float32(epsilon)) * each(gamma) + each(beta)
+
+    return "batchnorm_forward", forward
+
+
+def with_statistics(change):
+    """The course's outputs, for other statistics."""
+    forward = batchnorm_forward["numpy"]
+    return "batchnorm_forward", lambda A, mean, variance, *rest: forward(A, *change(A, mean, variance), *rest)
+
+
+def gradients(factor):
+    def scaled(D, A, *rest):
+        return tuple(found * np.float32(factor(A)) for found in batchnorm_gradients["numpy"](D, A, *rest))
+
+    return "batchnorm_gradients", scaled
 
 
 def deltas(change):
     def backward(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
         deviation = each(np.sqrt(variance + np.float32(epsilon)))
         normal = (A - each(mean)) / deviation
-        return change(D, normal, each(gamma) / deviation, each(dgamma), each(dbeta), A)
+        return change(D, normal, each(gamma) / deviation, each(dgamma), each(dbeta), pixels(A))
 
-    return backward
+    return "batchnorm_backward", backward
 
 
 def pixels(A):
     return A.shape[2] * A.shape[3]
 
 
-WRONG = [
-    ("E[x²] − E[x]²", "batchnorm_statistics", with_all(lambda A: (A**2).mean((0, 2, 3)) - A.mean((0, 2, 3)) ** 2)),
-    ("unbiased", "batchnorm_statistics", with_all(lambda A: A.var((0, 2, 3), ddof=1))),
-    ("deviation", "batchnorm_statistics", with_all(lambda A: A.std((0, 2, 3)))),
-    (
-        "over the samples alone",
-        "batchnorm_statistics",
-        with_all(lambda A: A.var((0, 2, 3)), lambda A: A[:, :, 0, 0].mean(0)),
-    ),
-    (
-        "epsilon behind the root",
-        "batchnorm_forward",
-        lambda A, m, v, gamma, beta, epsilon: (
-            (A - each(m)) / each(np.sqrt(v) + np.float32(epsilon)) * each(gamma) + each(beta)
-        ),
-    ),
-    (
-        "no root",
-        "batchnorm_forward",
-        lambda A, m, v, gamma, beta, epsilon: (A - each(m)) / each(v + np.float32(epsilon)) * each(gamma) + each(beta),
-    ),
-    (
-        "statistics of its own",
-        "batchnorm_forward",
-        lambda A, m, v, *rest: batchnorm_forward["numpy"](A, *batchnorm_statistics["numpy"](A), *rest),
-    ),
-    (
-        "along the columns",
-        "batchnorm_forward",
-        lambda A, m, v, gamma, beta, epsilon: batchnorm_forward["numpy"](
-            A, np.resize(m, A.shape[1])[::-1].copy(), v, gamma, beta, epsilon
-        ),
-    ),
-    (
-        "a sum over the batch",
-        "batchnorm_gradients",
-        lambda D, A, *rest: tuple(found * np.float32(len(A)) for found in batchnorm_gradients["numpy"](D, A, *rest)),
-    ),
-    (
-        "a mean over the pixels too",
-        "batchnorm_gradients",
-        lambda D, A, *rest: tuple(found / np.float32(pixels(A)) for found in batchnorm_gradients["numpy"](D, A, *rest)),
-    ),
-    ("scaled alone", "batchnorm_backward", deltas(lambda D, x, scale, dgamma, dbeta, A: scale * D)),
-    (
-        "the mean's share alone",
-        "batchnorm_backward",
-        deltas(lambda D, x, scale, dgamma, dbeta, A: scale * (D - dbeta / pixels(A))),
-    ),
-    (
-        "divided by the batch too",
-        "batchnorm_backward",
-        deltas(lambda D, x, scale, dgamma, dbeta, A: scale * (D - (dbeta + x * dgamma) / (len(A) * pixels(A)))),
-    ),
-    (
-        "not divided",
-        "batchnorm_backward",
-        deltas(lambda D, x, scale, dgamma, dbeta, A: scale * (D - dbeta - x * dgamma)),
-    ),
-    (
-        "sums of D, not those of all members",
-        "batchnorm_backward",
-        deltas(lambda D, x, scale, dgamma, dbeta, A: scale * (D - D.mean((0, 2, 3), keepdims=True)[0])),
-    ),
-    ("no ReLU", "batchnorm_relu", batchnorm_forward["numpy"].function),
-    (
-        "ReLU before the sum",
-        "batchnorm_shortcut_relu",
-        lambda *a: operations()["batchnorm_relu"]["numpy"](*a[:-1]) + a[-1],
-    ),
-    ("no shortcut", "residual_backward", lambda G, A, W: (G * (A > 0)) @ W),
-    ("the shortcut past ReLU", "residual_backward", lambda G, A, W: (G * (A > 0)) @ W + G),
-    ("W transposed", "residual_backward", lambda G, A, W: (D := G * (A > 0)) @ W.T + D),
-    ("ReLU behind", "residual_backward", lambda G, A, W: (G @ W + G) * (A > 0)),
-]
+def relu_before_the_sum(*arguments):
+    *rest, shortcut = arguments
+    return operations()["batchnorm_relu"]["numpy"](*rest) + shortcut
 
 
-@pytest.mark.parametrize(("operation", "wrong"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
+WRONG = {
+    "E[x²] − E[x]²": statistics(lambda A: (A**2).mean((0, 2, 3)) - A.mean((0, 2, 3)) ** 2),
+    "unbiased": statistics(lambda A: A.var((0, 2, 3), ddof=1)),
+    "deviation": statistics(lambda A: A.std((0, 2, 3))),
+    "over the samples alone": statistics(lambda A: A.var((0, 2, 3)), lambda A: A[:, :, 0, 0].mean(0)),
+    "epsilon behind the root": outputs(lambda a, v, epsilon: a / (np.sqrt(v) + epsilon)),
+    "no root": outputs(lambda a, v, epsilon: a / (v + epsilon)),
+    "statistics of its own": with_statistics(lambda A, mean, variance: batchnorm_statistics["numpy"](A)),
+    "along the columns": with_statistics(lambda A, mean, variance: (mean[::-1].copy(), variance)),
+    "a sum over the batch": gradients(len),
+    "a mean over the pixels too": gradients(lambda A: 1 / pixels(A)),
+    "scaled alone": deltas(lambda D, x, scale, dgamma, dbeta, n: scale * D),
+    "the mean's share alone": deltas(lambda D, x, scale, dgamma, dbeta, n: scale * (D - dbeta / n)),
+    "divided by the batch too": deltas(
+        lambda D, x, scale, dgamma, dbeta, n: scale * (D - (dbeta + x * dgamma) / (len(D) * n))
+    ),
+    "not divided": deltas(lambda D, x, scale, dgamma, dbeta, n: scale * (D - dbeta - x * dgamma)),
+    "sums of D, not those of all members": deltas(
+        lambda D, x, scale, dgamma, dbeta, n: scale * (D - D.mean((0, 2, 3), keepdims=True)[0])
+    ),
+    "no ReLU": ("batchnorm_relu", batchnorm_forward["numpy"].function),
+    "ReLU before the sum": ("batchnorm_shortcut_relu", relu_before_the_sum),
+    "no shortcut": ("residual_backward", lambda G, A, W: (G * (A > 0)) @ W),
+    "the shortcut past ReLU": ("residual_backward", lambda G, A, W: (G * (A > 0)) @ W + G),
+    "W transposed": ("residual_backward", lambda G, A, W: (D := G * (A > 0)) @ W.T + D),
+    "ReLU behind": ("residual_backward", lambda G, A, W: (G @ W + G) * (A > 0)),
+}
+
+
+@pytest.mark.parametrize(("operation", "wrong"), WRONG.values(), ids=WRONG)
 def test_a_wrong_python_kernel_is_rejected(operation, wrong):
     verdict = check(find(operation), wrong)
     assert not verdict, f"accepted: {verdict}"
@@ -251,27 +206,25 @@ def shifted(A):
     return mean + near[:, 0, 0], (away - each(mean)).var(axis=(0, 2, 3))
 
 
-RIGHT = [
-    ("welford", "batchnorm_statistics", welford),
-    ("shifted", "batchnorm_statistics", shifted),
-    ("in double precision", "batchnorm_statistics", with_all(lambda A: np.float64(A).var((0, 2, 3)).astype("f"))),
-    (
-        "scale and shift",
+RIGHT = {
+    "welford": ("batchnorm_statistics", welford),
+    "shifted": ("batchnorm_statistics", shifted),
+    "in double precision": statistics(lambda A: np.float64(A).var((0, 2, 3)).astype("f")),
+    "scale and shift": (
         "batchnorm_forward",
         lambda A, m, v, gamma, beta, epsilon: (
             A * each(scale := gamma / np.sqrt(v + np.float32(epsilon))) + each(beta - m * scale)
         ),
     ),
-    (
-        "all from D",
-        "batchnorm_backward",
-        deltas(lambda D, x, scale, dgamma, dbeta, A: scale / pixels(A) * (pixels(A) * D - dbeta - x * dgamma)),
+    "all from D": deltas(lambda D, x, scale, dgamma, dbeta, n: scale / n * (n * D - dbeta - x * dgamma)),
+    "a product with W + 1": (
+        "residual_backward",
+        lambda G, A, W: (G * (A > 0)) @ (W + np.eye(len(W), dtype="f")),
     ),
-    ("a product with W + 1", "residual_backward", lambda G, A, W: (G * (A > 0)) @ (W + np.eye(len(W), dtype="f"))),
-]
+}
 
 
-@pytest.mark.parametrize(("operation", "right"), [each[1:] for each in RIGHT], ids=[each[0] for each in RIGHT])
+@pytest.mark.parametrize(("operation", "right"), RIGHT.values(), ids=RIGHT)
 def test_a_right_kernel_is_accepted_whatever_the_seed(operation, right):
     for seed in range(4):
         verdict = check(find(operation), right, seed=seed)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from cuda_on_cpu import emulate
 from cuda_on_cpu.source import line_of
@@ -143,8 +144,7 @@ def test_contract_refuses_arguments_that_do_not_fit():
     A, W, b = np.ones((4, 3), "f"), np.ones((2, 3), "f"), np.ones(2, "f")
     assert dense_forward.sizes(A, W, b) == {"batch": 4, "n_in": 3, "n_out": 2}
     for wrong in [(A, W), (A, W.T, b), (A, W, np.ones(5, "f")), (A[0], W, b)]:
-        with pytest.raises(CourseError):
-            dense_forward.sizes(*wrong)
+        refused(dense_forward.sizes, *wrong)
 
 
 def test_printed_operation_tells_equation_shapes_and_places():
@@ -160,11 +160,9 @@ def test_printed_operation_tells_equation_shapes_and_places():
 def test_a_second_kernel_of_the_same_name_is_refused():
     own = Operation("own", "b = a", "a (*n) -> b (*n)", reference=np.array, flops=lambda n: 0)
     own.kernel("numpy", device="cpu")(lambda a: a.copy())
-    with pytest.raises(CourseError):
-        own.kernel("numpy", device="cpu")(lambda a: a)
+    refused(own.kernel("numpy", device="cpu"), lambda a: a)
     assert check.check(own, "numpy")
-    with pytest.raises(CourseError):
-        check.check(own, "tiled")
+    refused(check.check, own, "tiled")
 
 
 @pytest.mark.parametrize(
@@ -172,17 +170,7 @@ def test_a_second_kernel_of_the_same_name_is_refused():
 )
 @pytest.mark.parametrize("form", ["{} -> c (n,)", "a (n,) -> {}", "a (n,), {} -> c (n,)"])
 def test_contract_refuses_text_that_it_does_not_understand(form, text):
-    with pytest.raises(CourseError):
-        contract.parse(form.format(text))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "a (n,)", "a (n,) ->", "-> b (n,)", "a (n,) -> b (n,), c (m,)", "a (n,) -> b (n,),", "a (n,), -> b (n,)"],
-)
-def test_contract_wants_arguments_and_results(text):
-    with pytest.raises(CourseError):
-        contract.parse(text)
+    refused(contract.parse, form.format(text))
 
 
 WRONG_OPERATIONS = {"contract": "a (n,) -> b (m,)"}, {"output": "acumulated"}
@@ -195,8 +183,7 @@ WRONG_TRIALS = {"edge_cases": ("infinit",)}, {"values": {"c": None}}
 def test_operation_refuses_a_contract_that_does_not_hold_together(wrong, trial):
     right = {"contract": "a (n,) -> b (n,)", "reference": np.array, "flops": lambda n: 0}
     Operation("own", "b = a", **right)
-    with pytest.raises(CourseError):
-        Operation("own", "b = a", trial=Trial(**trial), **(right | wrong))
+    refused(lambda: Operation("own", "b = a", trial=Trial(**trial), **(right | wrong)))
 
 
 SWAPPED = """extern "C" __global__ void dense_forward_tiled(
@@ -229,16 +216,14 @@ def test_a_launch_that_cannot_be_is_refused_before_it_is_made(wrong):
     ("kernel", "device"), [("numpy", "emulator"), ("tiled", "cpu"), ("numpy", "cuda"), ("tiled", "tpu")]
 )
 def test_check_refuses_a_place_where_the_kernel_cannot_run(kernel, device):
-    with pytest.raises(CourseError):
-        check.check(dense_forward, kernel, device=device)
+    refused(check.check, dense_forward, kernel, device=device)
 
 
 @pytest.mark.parametrize(("operation", "kernel"), [(all_reduce, "ring"), (algorithm_1, "loops")])
 def test_what_runs_on_the_cpu_alone_is_checked_nowhere_else(operation, kernel):
     assert check.check(operation, kernel, device="cpu", seed=1)
     for place in (kernel, lambda *arguments: None):
-        with pytest.raises(CourseError, match="wanted cpu to check it on, got 'gpu'"):
-            check.check(operation, place, device="gpu")
+        assert "wanted cpu to check it on, got 'gpu'" in refused(check.check, operation, place, device="gpu")
 
 
 def test_a_failed_case_can_be_run_again():
@@ -255,8 +240,7 @@ def test_cuda_kernel_takes_out_and_refuses_one_of_another_shape():
     out = np.zeros((4, 2), "f")
     assert dense_forward["tiled"](A, W, b, out=out) is out
     assert (out == 4).all()
-    with pytest.raises(CourseError):
-        dense_forward["tiled"](A, W, b, out=np.zeros((2, 4), "f"))
+    refused(dense_forward["tiled"], A, W, b, out=np.zeros((2, 4), "f"))
 
 
 def test_a_size_given_as_a_number_of_numpy_is_not_taken_for_another():
@@ -266,8 +250,7 @@ def test_a_size_given_as_a_number_of_numpy_is_not_taken_for_another():
     kernel, labels = operations()["confusion_matrix"]["atomic"], np.array([0, 1, 2], np.int32)
     for classes in (3, np.int64(4), np.int32(5), np.array(6), 7):
         assert kernel(labels, labels, classes).shape == (int(classes), int(classes))
-    with pytest.raises(CourseError):
-        kernel(labels, labels, 3, 3)
+    refused(kernel, labels, labels, 3, 3)
 
 
 def test_the_place_of_a_kernel_is_where_it_is_declared():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from finite_differences import compare_gradients
 from random_layers import dense
+from refusals import refused
 
 from cuda_on_cpu import emulate
 from nnclassroom.commands import main
@@ -309,9 +310,7 @@ def test_words_that_do_not_fit_are_refused_in_one_line():
         ("4,scalshift,3", "did you mean scaleshift?"),
         ("4,scaleshift", "wanted a number of outputs as the last word"),
     ):
-        with pytest.raises(CourseError) as caught:
-            make_network(text)
-        assert said in str(caught.value) and "\n" not in str(caught.value)
+        assert said in refused(make_network, text)
     with pytest.raises(CourseError, match="each of the 2 layers that take one; got 3"):
         make_network("4,6,scaleshift,3", ["tanh", "relu", "sigmoid"])
 
@@ -441,8 +440,7 @@ def test_a_layer_derived_from_a_dense_one_is_not_taken_for_it(tmp_path):
     outputs = network.predict(X, choose("numpy"))
     assert not network.is_dense and train(network, X, Y, choose("numpy"), epochs=1).plan == "operations"
     assert not np.array_equal(outputs, network.predict(X, choose("numpy")))
-    with pytest.raises(CourseError, match="npz"):
-        files.save(files.Model(network), tmp_path / "model.m")
+    assert "npz" in refused(files.save, files.Model(network), tmp_path / "model.m")
 
 
 # ---- model files and the command line
@@ -458,16 +456,13 @@ def test_its_models_come_back(text, tmp_path):
     assert again.in_words == network.in_words and again.activations == network.activations
     np.testing.assert_array_equal(again.predict(X, numpy), network.predict(X, numpy))
     if not network.is_dense:
-        with pytest.raises(CourseError, match="npz"):
-            files.save(files.Model(network), tmp_path / "own.m")
+        assert "npz" in refused(files.save, files.Model(network), tmp_path / "own.m")
 
 
 def test_without_it_a_model_file_is_refused_in_one_line(tmp_path, monkeypatch):
     files.save(files.Model(make_network("4,6,scaleshift,3")), tmp_path / "own.npz")
     monkeypatch.delitem(registry.KINDS, "scaleshift")
-    with pytest.raises(CourseError, match="got 'scaleshift'") as caught:
-        files.load(tmp_path / "own.npz")
-    assert "\n" not in str(caught.value)
+    assert "got 'scaleshift'" in refused(files.load, tmp_path / "own.npz")
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from nncourse import datasets, datasets_silhouettes
-from nncourse.errors import CourseError
 
 
 def test_a_data_set_of_nine_classes_by_the_same_seed_the_same():
@@ -64,15 +64,12 @@ def test_the_size_of_the_thesis_is_the_default_and_is_drawn_in_parts():
     "options", [{"n_per_class": 0}, {"height": 0}, {"n_per_class": 10**6}, {"dtype": np.float64, "n_per_class": 1}]
 )
 def test_what_cannot_be_made_is_refused(options):
-    with pytest.raises(CourseError, match="wanted"):
-        datasets.silhouettes(**options)
+    assert "wanted" in refused(datasets.silhouettes, **options)
 
 
 def test_it_is_loaded_by_its_name(monkeypatch):
     few = datasets.silhouettes(2, height=9, width=11)
     monkeypatch.setattr(datasets, "silhouettes", lambda: few)
     assert datasets.load("silhouettes", inputs=99, outputs=9) is few
-    with pytest.raises(CourseError, match="silhouettes"):
-        datasets.load("silhouette")
-    with pytest.raises(CourseError, match="has 99, images of 1x9x11"):
-        datasets.load("silhouettes", inputs=100)
+    assert "silhouettes" in refused(datasets.load, "silhouette")
+    assert "has 99, images of 1x9x11" in refused(datasets.load, "silhouettes", inputs=100)

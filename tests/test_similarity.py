@@ -2,11 +2,11 @@
 
 import re
 import time
-import tomllib
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from exercise_answers import FILES, answers_of
 
 from nnclassroom.exercises.hints import exercises
 from nnclassroom.exercises.solutions import solution_text
@@ -83,10 +83,10 @@ def test_one_liners_are_not_compared():
 def test_honest_answers_are_not_alike():
     """All right answers of the tests, as if each were a student's. A few of them were made from others."""
     right = defaultdict(list)
-    for path in [*sorted(TESTS.glob("exercises/*.toml")), *sorted(TESTS.glob("answers/right_*.toml"))]:
-        for kind, entries in tomllib.loads(path.read_text("utf-8")).items():
-            for each in entries if kind != "wrong" else ():
-                right[each["operation"], each["kernel"]].append(each.get("text", ""))
+    for path in FILES:
+        for kind, each in answers_of(path):
+            if kind != "wrong":
+                right[each["operation"], each["kernel"]].append(each["text"])
     pairs = possible = 0
     for each in exercises():
         texts = {str(place): text for place, text in enumerate(right[each.operation, each.kernel]) if text}

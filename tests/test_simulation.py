@@ -5,14 +5,10 @@ import time
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from nnclassroom.exercises.nb12 import through_a_root
-from nncourse.backend import choose
 from nncourse.errors import CourseError
-from nncourse.group import ALONE
-from nncourse.model.data_parallel import Together
-from nncourse.model.network import make_network
-from nncourse.model.training import train
 from nncourse.parallel.simulation import (
     ExchangeError,
     Link,
@@ -92,22 +88,6 @@ def test_every_run_is_the_same():
     first, second = (simulate(part, 4, link=Link(0.01)) for _ in range(2))
     assert first.results == second.results and first.events == second.events
     assert [sender for sender, _, _ in first.results[0]] == [1, 2, 1, 3, 1, 2, 3, 2, 3]
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_members_train_as_one_device_does(size):
-    rng = np.random.default_rng(0)
-    X, Y = rng.standard_normal((23, 6), dtype=np.float32), np.eye(3, dtype=np.float32)[rng.integers(0, 3, 23)]
-
-    def part(group):
-        network = make_network("6,5,3", seed=1)
-        train(network, X, Y, choose("numpy"), epochs=2, batch_size=7, learning_rate=0.5, together=Together(group))
-        return network.flat_parameters.copy()
-
-    alone, members = part(ALONE), simulate(part, size).results
-    for parameters in members:
-        np.testing.assert_array_equal(parameters, members[0])
-        np.testing.assert_allclose(parameters, alone, atol=1e-5)
 
 
 # ---- clocks
@@ -216,14 +196,12 @@ def test_fitted_links():
     ("sizes", "seconds"), [([], []), ([1], [1.0]), ([1, 1], [1.0, 1.0]), ([1, 2], [1.0]), ([1, 2], [0.0, 1.0])]
 )
 def test_what_cannot_be_fitted(sizes, seconds):
-    with pytest.raises(CourseError, match="two different sizes"):
-        fit_link(sizes, seconds)
+    assert "two different sizes" in refused(fit_link, sizes, seconds)
 
 
 @pytest.mark.parametrize("wrong", [{"latency": -1.0}, {"bandwidth": 0.0}, {"latency": np.nan}])
 def test_links_that_are_none(wrong):
-    with pytest.raises(CourseError, match="wanted a latency"):
-        Link(**wrong)
+    assert "wanted a latency" in refused(Link, **wrong)
 
 
 # ---- what goes wrong
@@ -400,13 +378,9 @@ def test_errors_can_be_pickled_and_arguments_are_counted():
     error = failed(all_receive_first)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.kind, again.circle) == (str(error), error.kind, error.circle)
-    with pytest.raises(CourseError, match="arguments for each of 3 members"):
-        simulate(all_send_first, 3, vectors(2))
+    assert "arguments for each of 3 members" in refused(simulate, all_send_first, 3, vectors(2))
     for size in (0, -1, 2.5, "2", 1_000_000):
-        with pytest.raises(CourseError, match="wanted a group of 1 to 4096 members"):
-            simulate(lambda group: None, size)
-    with pytest.raises(CourseError, match="wanted a function of the group"):
-        simulate(2, 2)
+        assert "wanted a group of 1 to 4096 members" in refused(simulate, lambda group: None, size)
+    assert "wanted a function of the group" in refused(simulate, 2, 2)
     for strange in ({"slow": {7: 2.0}}, {"dies": {-1: 2.0}}, {"links": {(0, 2): Link()}}):
-        with pytest.raises(CourseError, match="wanted ranks from 0 to 1 in links, slow and dies"):
-            simulate(lambda group: None, 2, **strange)
+        assert "wanted ranks from 0 to 1 in links, slow and dies" in refused(simulate, lambda group: None, 2, **strange)

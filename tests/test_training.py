@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from trainings import by_steps, stop_after
 
-from cuda_on_cpu import emulate
 from fused_epochs import planner
 from nncourse import datasets
 from nncourse.backend import choose
@@ -216,33 +215,6 @@ def agree(one, other, tolerance=1e-4) -> bool:
 
 
 SETTINGS = [("sigmoid", "mse"), ("tanh", "binary_cross_entropy"), ("relu", "mae"), ("softplus", "mse")]
-
-
-@pytest.mark.parametrize(("activation", "cost"), SETTINGS)
-@pytest.mark.parametrize("backend", ("loops", "numba"))
-def test_backends_of_the_cpu_agree(moons, backend, activation, cost):
-    one, other = (
-        trained(make_network([2, 4, 3, 1], activation, cost), *moons, choose(name), epochs=1)[0]
-        for name in ("numpy", backend)
-    )
-    assert agree(one, other)
-    assert not agree(one, make_network([2, 4, 3, 1], activation, cost))
-
-
-@pytest.mark.parametrize(("activation", "cost"), [SETTINGS[1], ("sigmoid", "categorical_cross_entropy")])
-def test_the_cuda_backend_agrees_under_the_emulator(moons, activation, cost):
-    if reason := emulate.why_not():
-        pytest.skip(reason)
-    X, Y = moons[0][:12], moons[1][:12]
-    if cost.startswith("categorical"):
-        Y = np.hstack([Y, 1 - Y])
-    sizes = [2, 3, Y.shape[1]]
-    one, other = (
-        trained(make_network(sizes, activation, cost), X, Y, backend, epochs=1, batch_size=5)
-        for backend in (NUMPY, choose("cuda", emulate=True))
-    )
-    assert agree(one[0], other[0])
-    assert one[1].costs == pytest.approx(other[1].costs, rel=1e-5)
 
 
 @pytest.mark.parametrize(("activation", "cost"), SETTINGS)
