@@ -221,7 +221,7 @@ def first_of_equals(kernel) -> bool:
     """takes_the_first_of_equals() for a kernel of network_gradient."""
 
     def sgd(parameters, network, X, Y, batch, rate):
-        parameters -= np.float32(rate) * kernel(parameters, chain_of(network), X.reshape(len(X), -1), Y)
+        parameters -= np.float32(rate) * kernel(parameters, network.chain, X.reshape(len(X), -1), Y)
 
     return takes_the_first_of_equals(sgd)
 
@@ -248,7 +248,9 @@ def test_training_by_gradients_is_training_by_operations(kernel, words, optimize
     plain, history = trained(words, by_steps("numpy"), changes[0])
     assert history.plan == "operations"
     fused, history = trained(words, choose(kernel), changes[1])
-    assert history.plan == "gradient" and not history.note and changes[1].steps == changes[0].steps == 12
+    whole = optimizer is SGD and words != LENET  # by the backend's kernel for dense networks
+    assert history.plan == (kernel if whole else "gradient") and not history.note
+    assert changes[1].steps == changes[0].steps == 12
     np.testing.assert_allclose(fused.flat_parameters, plain.flat_parameters, rtol=1e-3, atol=2e-5)
     for name, array in changes[0].state.items():
         np.testing.assert_allclose(changes[1].state[name], array, rtol=1e-3, atol=2e-5)

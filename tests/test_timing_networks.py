@@ -166,7 +166,7 @@ def test_the_command_prints_ours_beside_the_others_that_are_installed(capsys):
     said = capsys.readouterr()
     lines = said.out.splitlines()
     assert max(map(len, lines)) <= 80 and not said.err and "sgd with momentum 0.9" in said.out
-    assert any(line.startswith("nncourse numpy ") and line.endswith("numpy") for line in lines)
+    assert any(line.startswith("nncourse numpy ") and line.endswith("gradient") for line in lines)
     for name, library in (("PyTorch eager", "torch"), ("JAX scan", "jax")):
         there = networks.not_installed([name])
         assert f"{name}: {library} is not installed" in lines if there else any(f"{name}  " in line for line in lines)
