@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -95,6 +96,25 @@ def spanish() -> str:
     if not stamp.is_new(Path(__file__).resolve().parents[1], "es"):
         pytest.fail("the Spanish edition is missing or old: run python tools/translate.py write es")
     return "es"
+
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium; skip the test where there is none, or no Playwright."""
+    driver = pytest.importorskip("playwright.sync_api", reason="no Playwright here: the extra test brings it")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if not program:
+        pytest.skip("no Chromium here: apt install chromium")
+    with driver.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS.split())
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -1,6 +1,20 @@
 """For tests of drawn widgets: another value for each control, and what must change with it."""
 
+import numpy as np
+
+from nnclassroom.widgets import downpour, filter_by_hand, laws, race, simple
 from nnclassroom.widgets.widget import BrowserWidget, Control
+
+MADE = {
+    "neuron": simple.neuron,
+    "activations": simple.activations,
+    "descent": simple.descent,
+    "threshold": lambda: simple.threshold(np.linspace(0, 1, 50), np.arange(50) // 25),
+    "filter_by_hand": filter_by_hand.widget,
+    "laws": laws.laws,
+    "race": race.race,
+    "downpour": downpour.downpour,
+}
 
 
 def another(control: Control, now):

@@ -1,5 +1,6 @@
 """A made class of 70 hand-ins of every form, some of them copies, and what is to be said of each."""
 
+import csv
 import io
 import json
 import random
@@ -55,7 +56,7 @@ def right_answers() -> dict[str, list[str]]:
     return found
 
 
-def zipped(files: dict[str, str | bytes]) -> bytes:
+def zipped(files: dict[str, str | bytes] | dict[zipfile.ZipInfo, str]) -> bytes:
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
@@ -63,18 +64,34 @@ def zipped(files: dict[str, str | bytes]) -> bytes:
     return held.getvalue()
 
 
-def tarred(files: dict[str, str], link: str = "") -> bytes:
+def tarred(files: dict[str, str | bytes], link: str = "", form: str = "gz") -> bytes:
     held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w:gz") as archive:
-        for name, text in files.items():
+    with tarfile.open(fileobj=held, mode=f"w:{form}") as archive:  # type: ignore[call-overload]
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
             about = tarfile.TarInfo(name)
-            about.size = len(text.encode())
-            archive.addfile(about, io.BytesIO(text.encode()))
+            about.size = len(data)
+            archive.addfile(about, io.BytesIO(data))
         if link:
             about = tarfile.TarInfo("neuron.loops.py")
             about.type, about.linkname = tarfile.SYMTYPE, link
             archive.addfile(about)
     return held.getvalue()
+
+
+def put(folder: Path, files: dict[str, str | bytes]) -> Path:
+    """Write files into a folder, by their paths in it."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+def table(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
+    """The rows of a .csv file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter=delimiter))
 
 
 def packed(kernels: dict[str, str], time: str = IN_TIME) -> bytes:
@@ -171,9 +188,8 @@ def make(folder: Path, exercises: list[Exercise]) -> None:
         "macos.zip": zipped({"my_kernels/sigmoid.numpy.py": sigmoid, "__MACOSX/my_kernels/._sigmoid.numpy.py": "x"}),
     }
     for entry, content in entries.items():
-        for name, held in content.items() if isinstance(content, dict) else [("", content)]:
-            path = folder / entry / name if name else folder / entry
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(held.encode() if isinstance(held, str) else held)
         if isinstance(content, dict):
             (folder / entry).mkdir(parents=True, exist_ok=True)
+            put(folder / entry, content)
+        else:
+            put(folder, {entry: content})

@@ -4,13 +4,14 @@ import io
 import json
 import os
 import random
-import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 from nbformat import v4
+
+from tests.made_class import tarred
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
 MSE = "def mse(A, Y):\n    return np.sum((Y - A) ** 2) / (2 * len(A))\n"
@@ -36,20 +37,8 @@ PEOPLE = [
     "𝕬𝖉𝖆 " + "𝕬" * 40, "a\\b", "x" * 150, "Lovelace_Ada_3",
 ]  # fmt: skip
 SPECIAL = [
-    "\x0c",
-    "\u2028",
-    "\u2029",
-    "\x85",
-    "\x1c",
-    "\x0b",
-    "\ufeff",
-    "\u00a0",
-    "\x00",
-    "\u200b",
-    "“",
-    "\r",
-    "\x1b[2J",
-]
+    "\x0c", "\u2028", "\u2029", "\x85", "\x1c", "\x0b", "\ufeff", "\u00a0", "\x00", "\u200b", "“", "\r", "\x1b[2J",
+]  # fmt: skip
 
 
 def notebook(rng: random.Random) -> bytes:
@@ -72,16 +61,6 @@ def zipped(files: dict[str, bytes], mark: str = "/") -> bytes:
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name.replace("/", mark), (2026, 11, 2, 12, 0, 0)), content)
-    return held.getvalue()
-
-
-def tarred(files: dict[str, bytes]) -> bytes:
-    held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w:gz") as archive:
-        for name, content in files.items():
-            about = tarfile.TarInfo(name)
-            about.size = len(content)
-            archive.addfile(about, io.BytesIO(content))
     return held.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nnclassroom.commands import main
 from nncourse.errors import CourseError
 
 
@@ -12,3 +13,11 @@ def refused(call, *arguments, kind: type[CourseError] = CourseError, **options) 
     message = str(caught.value)
     assert len(message.splitlines()) == 1
     return message
+
+
+def command_refused(capsys, words: list[str]) -> str:
+    """The line that a command says which must end with status 2."""
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error

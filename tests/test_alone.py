@@ -2,28 +2,16 @@
 
 import base64
 import re
-import shutil
 
 import numpy as np
 import pytest
-from drawn_widgets import another
+from drawn_widgets import MADE, another
 
-from nnclassroom.widgets import alone, digit_pad, downpour, filter_by_hand, laws, playground, race, simple, widget
+from nnclassroom.widgets import alone, digit_pad, filter_by_hand, playground, widget
 from nncourse import SGD, datasets, evaluate, make_network, training_step
 from nncourse.backend import choose
 from nncourse.errors import CourseError
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-MADE = {
-    "neuron": simple.neuron,
-    "activations": simple.activations,
-    "descent": simple.descent,
-    "threshold": lambda: simple.threshold(np.linspace(0, 1, 50), np.arange(50) // 25),
-    "filter_by_hand": filter_by_hand.widget,
-    "laws": laws.laws,
-    "race": race.race,
-    "downpour": downpour.downpour,
-}
 QUICK = ("neuron", "activations")  # one that computes, one that was recorded
 # Asks the stand-in: each message, and what its traits say then, with bytes in base64.
 ASK = """([script, state, messages, traits]) => {
@@ -46,14 +34,8 @@ ASK = """([script, state, messages, traits]) => {
 
 
 @pytest.fixture(scope="module")
-def page():
-    driver = pytest.importorskip("playwright.sync_api", reason="no Playwright here: the extra test brings it")
-    if not CHROMIUM:
-        pytest.skip("no Chromium here: apt install chromium")
-    with driver.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser.new_page()
-        browser.close()
+def page(browser):
+    return browser.new_page()
 
 
 def answers(page, shown, messages, traits=("frame", "words", "values")):

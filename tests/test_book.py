@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -30,7 +29,6 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "math_core")
 LACKING = [name for name in NEEDED if not importlib.util.find_spec(name)]
 needs_sphinx = pytest.mark.skipif(bool(LACKING), reason=f"no {', '.join(LACKING)} here: the extra book brings it")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 BUILT = ("00_start_here", "02_activations")
 ADDRESS = "https://course.example/nncourse"
 LANGUAGES = {"en": "English", "es": "Español"}
@@ -158,30 +156,26 @@ def fetched(style):
 
 @needs_sphinx
 @pytest.mark.release
-@pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: apt install chromium")
-def test_a_browser_fetches_nothing_and_finds_every_file(book):
-    driver = pytest.importorskip("playwright.sync_api", reason="no Playwright here: the extra test brings it")
+def test_a_browser_fetches_nothing_and_finds_every_file(book, browser):
     asked, failed = [], []
-    with driver.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 400, "height": 800})
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("requestfailed", lambda request: failed.append(request.url))
-        page.on("console", lambda message: message.type == "error" and failed.append(message.text))
-        for name in ("index.html", f"notebooks/{BUILT[1]}.html", "reference/neuron.html"):
-            page.goto((book.html / name).as_uri())
-            page.wait_for_load_state("load")
-            broken = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
-            assert page.evaluate(broken) == []
-            assert page.evaluate("document.documentElement.scrollWidth") <= 400, f"{name} is wider than a phone"
-            headings = "[...document.querySelectorAll('h1,h2,h3')].map(h => [h.tagName, getComputedStyle(h).fontSize])"
-            sizes = [float(size.removesuffix("px")) for _, size in sorted(dict(page.evaluate(headings)).items())]
-            assert sizes == sorted(sizes, reverse=True), f"{name} has a larger heading below a smaller one"
-            shown = "[...document.querySelectorAll('thead')].filter(h => !h.innerText.trim() && h.offsetHeight).length"
-            assert page.evaluate(shown) == 0, f"{name} shows an empty head of a table"
-        page.evaluate("document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))")
-        assert page.evaluate("document.documentElement.dataset.theme") == "light", "dark pages are printed light"
-        browser.close()
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    page.on("console", lambda message: message.type == "error" and failed.append(message.text))
+    for name in ("index.html", f"notebooks/{BUILT[1]}.html", "reference/neuron.html"):
+        page.goto((book.html / name).as_uri())
+        page.wait_for_load_state("load")
+        broken = "[...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
+        assert page.evaluate(broken) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400, f"{name} is wider than a phone"
+        headings = "[...document.querySelectorAll('h1,h2,h3')].map(h => [h.tagName, getComputedStyle(h).fontSize])"
+        sizes = [float(size.removesuffix("px")) for _, size in sorted(dict(page.evaluate(headings)).items())]
+        assert sizes == sorted(sizes, reverse=True), f"{name} has a larger heading below a smaller one"
+        shown = "[...document.querySelectorAll('thead')].filter(h => !h.innerText.trim() && h.offsetHeight).length"
+        assert page.evaluate(shown) == 0, f"{name} shows an empty head of a table"
+    page.evaluate("document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light", "dark pages are printed light"
+    page.close()
     assert asked and not failed
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
 

@@ -24,11 +24,6 @@ from processes import until
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "build" / "browser"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync"
-)
 VIEW = {"width": 1250, "height": 900}
 PATIENCE = 60_000  # milliseconds, on a busy machine
 SETTINGS = {  # no questions, no news, and a notebook that is drawn whole, so that what is below can be seen
@@ -121,17 +116,6 @@ def jupyterlab(tmp_path_factory):
                 server.kill()
                 server.wait()
             holder.close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    if not CHROMIUM:
-        pytest.skip("no Chromium here: apt install chromium")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
-        yield browser
-        browser.close()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import io
 
 import pytest
 from PIL import Image
-from test_browser import PICTURES, browser, choose_theme, jupyterlab, opened, write_notebook  # noqa: F401, fixtures too
+from test_browser import PICTURES, choose_theme, jupyterlab, opened, write_notebook  # noqa: F401, fixtures too
 
 pytestmark = pytest.mark.full
 CELLS = [

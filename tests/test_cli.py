@@ -77,18 +77,6 @@ def test_the_same_seed_gives_the_same_file(capsys):
     assert parameters("one.npz") != parameters("three.npz")
 
 
-@pytest.mark.parametrize("form", ("npz", "m"))
-@pytest.mark.parametrize("validation", ("", "--validation 0.25"))
-def test_resume_goes_on_as_if_it_had_never_stopped(capsys, form, validation):
-    line = f"train --dataset good.csv {validation}"
-    assert run(capsys, f"{line} --layers 2,3,1 --epochs 6 --seed 3 --model whole.{form}")[0] == 0
-    assert run(capsys, f"{line} --layers 2,3,1 --epochs 2 --seed 3 --model half.{form}")[0] == 0
-    assert parameters(f"half.{form}") != parameters(f"whole.{form}")
-    assert run(capsys, f"{line} --resume half.{form} --epochs 4 --model half.{form}")[0] == 0
-    assert parameters(f"half.{form}") == parameters(f"whole.{form}")
-    assert files.load(f"half.{form}").provenance["epochs"] == 6
-
-
 @pytest.mark.parametrize("kind", ("none", "normalization", "standardization"))
 def test_scaling_is_fitted_on_the_training_data_saved_and_applied(capsys, kind):
     status, out, _ = run(capsys, f"{TRAIN} --scaling {kind}")
@@ -195,24 +183,29 @@ def test_each_optimizer_has_a_usual_learning_rate(capsys, options, rate):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("form", "again", "options"),
     [
-        "--optimizer adam --l2 0.01 --schedule step,2,0.5 --batch-size 7",
-        "--momentum 0.8 --learning-rate 0.05 --schedule cosine,6 --backend numba",
-        "--l2 0.01 --schedule exponential,0.7",
-        "--optimizer rmsprop --beta 0.7 --epsilon 1e-4 --backend numba",
-        "--optimizer adam --beta1 0.8 --beta2 0.9 --epsilon 1e-5",
-        "--optimizer adagrad --epsilon 1e-5",
+        ("npz", "", ""),
+        ("m", "", ""),
+        ("npz", "--validation 0.25", ""),
+        ("m", "--validation 0.25", ""),
+        ("npz", "", "--optimizer adam --l2 0.01 --schedule step,2,0.5 --batch-size 7"),
+        ("npz", "--backend numba", "--momentum 0.8 --learning-rate 0.05 --schedule cosine,6"),
+        ("npz", "", "--l2 0.01 --schedule exponential,0.7"),
+        ("npz", "--backend numba", "--optimizer rmsprop --beta 0.7 --epsilon 1e-4"),
+        ("npz", "", "--optimizer adam --beta1 0.8 --beta2 0.9 --epsilon 1e-5"),
+        ("npz", "", "--optimizer adagrad --epsilon 1e-5"),
     ],
 )
-def test_resume_takes_optimizer_rate_schedule_and_batch_size_from_the_model(capsys, options):
-    line = "train --dataset good.csv --model"
-    assert run(capsys, f"{line} whole.npz --layers 2,3,1 --seed 3 --epochs 6 {options}")[0] == 0
-    assert run(capsys, f"{line} half.npz --layers 2,3,1 --seed 3 --epochs 2 {options}")[0] == 0
-    backend = "--backend numba" if "numba" in options else ""
-    assert run(capsys, f"{line} half.npz --resume half.npz --epochs 4 {backend}")[0] == 0
-    whole, half = files.load("whole.npz"), files.load("half.npz")
-    assert parameters("whole.npz") == parameters("half.npz")
+def test_resume_goes_on_as_if_it_had_never_stopped(capsys, form, again, options):
+    """It takes optimizer, rate, schedule and batch size from the model; `again` is said again."""
+    line = f"train --dataset good.csv {again} --model"
+    for name, epochs in (("whole", 6), ("half", 2)):
+        assert run(capsys, f"{line} {name}.{form} --layers 2,3,1 --seed 3 --epochs {epochs} {options}")[0] == 0
+    assert parameters(f"half.{form}") != parameters(f"whole.{form}")
+    assert run(capsys, f"{line} half.{form} --resume half.{form} --epochs 4")[0] == 0
+    whole, half = files.load(f"whole.{form}"), files.load(f"half.{form}")
+    assert parameters(f"whole.{form}") == parameters(f"half.{form}") and half.provenance["epochs"] == 6
     assert whole.optimizer.describe() == half.optimizer.describe() and whole.optimizer.steps == half.optimizer.steps
     assert whole.optimizer.state.keys() == half.optimizer.state.keys()
     for name, array in whole.optimizer.state.items():

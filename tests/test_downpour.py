@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from drawn_widgets import every_control_is_described_and_changes_picture_and_words
-from figures import fits_on_its_page, png
 
 from nnclassroom.widgets import downpour
 from nnclassroom.widgets.downpour import Problem, Settings, asynchronous, plot_downpour, run, synchronous, words_of
@@ -43,20 +41,6 @@ def test_stale_gradients_want_a_smaller_rate():
     assert low["Downpour"].costs[-1] < 0.01
     words = words_of(high)
     assert "Downpour diverges: take a smaller rate" in words and "Alone: " in words and "Alone diverges" not in words
-
-
-def test_the_still_picture_has_words_and_labels_and_fits_on_its_page():
-    shown = plot_downpour("title", workers=3, slowness=2.0)
-    assert png(shown.figure).startswith(b"\x89PNG")
-    assert "stale by" in shown.words and "Synchronous: 5" in shown.words
-    assert all(axes.get_xlabel() and axes.get_ylabel() for axes in shown.figure.axes)
-    assert fits_on_its_page(shown.figure)
-
-
-def test_every_slider_changes_picture_and_words():
-    panel = downpour.downpour()
-    every_control_is_described_and_changes_picture_and_words(panel)
-    panel.close()
 
 
 @pytest.mark.parametrize("settings", [{"workers": 0}, {"workers": 17}, {"slowness": 0.5}, {"rate": 0.0}])

@@ -7,42 +7,21 @@ from functools import partial
 import numpy as np
 import psutil
 import pytest
-from exercise_operations import (
-    ALL_SEND_FIRST,
-    all_reduce_of,
-    belongs_to_no_backend,
-    kernels_are_right_and_can_be_shown,
-    text_of,
-)
+from exercise_operations import ALL_SEND_FIRST, all_reduce_of, text_of
 from processes import in_processes
 
 from nnclassroom.exercises import kept_kernels
-from nnclassroom.exercises.nb12 import (
-    all_reduce,
-    averaging_round,
-    gather_maps,
-    pipeline,
-    server_update,
-    shards,
-    weighted_gradient,
-)
+from nnclassroom.exercises.nb12 import all_reduce, averaging_round, pipeline, server_update, shards, weighted_gradient
 from nnclassroom.judge import answer
 from nnclassroom.judge.group_operation import GroupOperation
 from nncourse.errors import CourseError
 from nncourse.group import ALONE, shard
 from nncourse.parallel.simulation import Link, ring_seconds, root_seconds, simulate, tree_seconds
 
-OPERATIONS = shards, all_reduce, weighted_gradient, averaging_round, server_update, pipeline, gather_maps
 LINK = Link(1e-5, 1e9)
 
 
 judged = partial(kept_kernels.check, "all_reduce")
-
-
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, capsys):
-    kernels_are_right_and_can_be_shown(operation, capsys, seeds=range(5))
-    belongs_to_no_backend(operation)
 
 
 # ---- the course's kernels

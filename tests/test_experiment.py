@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import Page
 from processes import MPI, in_processes, until, with_variable
 
 from nnclassroom import commands
@@ -158,14 +158,19 @@ def test_runs_begin_with_weights_of_their_own_epochs_have_their_own_orders_and_s
     assert after < before
 
 
-def test_two_members_come_to_what_one_does():
-    plan, rows = Plan("small", epochs=3, batch_sizes=(16,), images=12, height=18, width=24, cpu_steps=0), []
-    parts = make_parts(plan)
+@pytest.mark.parametrize(
+    ("kind", "options"), [("cpu", {}), ("unequal", {"cpu_share": 0.2}), ("unequal", {"cpu_share": 0.2, "slow": 3.0})]
+)
+def test_two_members_come_to_what_one_does_and_unequal_ones_if_weighted_by_rows(kind, options):
+    plan = Plan("small", epochs=3, batch_sizes=(16,), images=12, height=18, width=24, cpu_steps=0, **options)
+    parts, rows = make_parts(plan), []
     alone = run_job(plan, Job(CPU, 16, 0), parts, ALONE, [])
-    two = Job(Devices("cpu", 2), 16, 0)
+    two = Job(Devices(kind, 2), 16, 0)
     for found in simulate(lambda group: run_job(plan, two, parts, group, [], on_rows=rows.append), 2).results:
         assert found["accuracies"] == alone["accuracies"] and found["accuracy"] == alone["accuracy"] > 0
+        assert found["shares"] == ([0.2, 0.8] if options else None)
     trained, held, tested = image_counts(plan)
+    assert {3, 13} <= set(rows) or not options  # a batch of 16
     assert sum(rows) >= 3 * (trained + held) + tested + 16 + trained % 16
 
 
@@ -215,19 +220,6 @@ def test_continued_plans_keep_all_batch_sizes_and_the_most_runs(tmp_path):
     assert there.runs == 3 and there.batch_sizes == (16, 32, 8)
 
 
-@pytest.mark.parametrize("slow", [1.0, 3.0])
-def test_unequal_members_learn_what_one_does_if_weighted_by_rows(slow):
-    plan = Plan("small", epochs=3, batch_sizes=(16,), images=12, height=18, width=24, cpu_steps=0)
-    plan, rows = replace(plan, cpu_share=0.2, slow=slow), []
-    parts = make_parts(plan)
-    alone = run_job(plan, Job(CPU, 16, 0), parts, ALONE, [])
-    two = Job(Devices("unequal", 2), 16, 0)
-    for found in simulate(lambda group: run_job(plan, two, parts, group, [], on_rows=rows.append), 2).results:
-        assert found["accuracies"] == alone["accuracies"] and found["accuracy"] == alone["accuracy"] > 0
-        assert found["shares"] == [0.2, 0.8]
-    assert {3, 13} <= set(rows)  # a batch of 16
-
-
 def test_the_share_of_a_slower_process_is_smaller_by_measurement():
     plan = replace(TINY, epochs=1, slow=8.0)
     job = Job(Devices("unequal", 2), 64, 0)
@@ -245,7 +237,7 @@ def test_every_kind_of_run_warms_up_and_all_processes_on_the_cpu_get_equal_cores
     monkeypatch.setattr(runs, "usable_cores", lambda: 6)
     monkeypatch.setattr(runs, "refuse_missing", lambda wanted: None)
     for wanted, cores in (([CPU], 6), ([CPU, Devices("cpu", 2), GPU], 3), ([Devices("cpu", 8)], 1)):
-        with pytest.raises(CourseError, match="left no result"):
+        with pytest.raises(CourseError, match="ended with status 3 and left no result; the same command"):
             runs.run_all(TINY, wanted, tmp_path / str(cores), lambda folder, job: 3, lambda line: None)
         assert runs.read_plan(tmp_path / str(cores)).cores == cores
 
@@ -366,29 +358,6 @@ def test_some_steps_are_scaled_up_and_marked():
 # ---- the page
 
 
-class Page(HTMLParser):
-    """Its texts by tag, and whether every tag is closed."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.found, self.images = [], {}, []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attributes):
-        if tag == "img":
-            self.images.append(dict(attributes)["alt"])
-        elif tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open:
-            self.found.setdefault(self.open[-1], []).append(data)
-
-
 def page_of(tmp_path, results, *others):
     experiment_page.write(tmp_path / "page.html", Experiment("", Plan(epochs=10), results), *others)
     return Page((tmp_path / "page.html").read_text("utf-8"))
@@ -399,8 +368,8 @@ def test_the_page_shows_numbers_beside_the_thesis(tmp_path):
     cells, words = page.found["td"], " ".join(page.found["p"])
     assert {"2 GPUs, 64 each", "1.79", "8.48e6", "0.51"} <= set(cells)
     assert "Amdahl's p = 0.9000" in words
-    assert any(text.startswith("Speedup over 1 GPU, 128") for text in page.images)
-    assert sum(text.startswith("Power over time") for text in page.images) == 3
+    assert any(text.startswith("Speedup over 1 GPU, 128") for text in page.alts)
+    assert sum(text.startswith("Power over time") for text in page.alts) == 3
     assert "Energy" in page.found["h2"]
 
 
@@ -532,11 +501,6 @@ def test_an_experiment_that_is_ended_says_so_once_and_leaves_no_process(tmp_path
 def those_of(folder, used=0):
     """The processes of a test that still run and have used so many seconds of processor time."""
     return [each for each in with_variable("NNCOURSE_TEST", folder) if sum(each.cpu_times()[:2]) >= used]
-
-
-def test_a_run_without_a_result_ends_the_experiment_in_one_line(tmp_path):
-    with pytest.raises(CourseError, match="ended with status 3 and left no result; the same command"):
-        runs.run_all(TINY, [CPU], tmp_path / "new", lambda folder, job: 3, lambda line: None)
 
 
 def test_ctrl_c_in_a_run_ends_all_and_another_number_of_processes_is_refused(tmp_path):

@@ -4,11 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from exercise_operations import belongs_to_no_backend, kernel_is_right_and_can_be_shown
 
 from cuda_on_cpu import emulate
-from nnclassroom import timing
-from nnclassroom.exercises import nb08_to_10
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.nb08_to_10 import A4000, H200, PretendGpu, occupancy
 from nnclassroom.figures import common, nb08, overheads, recorded
@@ -20,24 +17,7 @@ from nncourse.cuda.compile import gpu_kernel, resources
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network, training_step
 
-NAMES = ("train_on_gpu", "seconds_a_call", "least_seconds", "occupancy", "window_columns", "blur")
-OPERATIONS = [getattr(nb08_to_10, name) for name in NAMES]
-KERNELS = [(operation, name) for operation in OPERATIONS for name in operation.kernels]
 SIZES = (30, 60, 10, 1)
-
-
-@pytest.mark.parametrize(("operation", "kernel"), KERNELS, ids=[f"{op.name}-{name}" for op, name in KERNELS])
-def test_kernels_are_right_and_can_be_shown(operation, kernel, capsys, request):
-    if operation[kernel].cuda:
-        request.getfixturevalue("cuda_somewhere")
-    kernel_is_right_and_can_be_shown(operation, kernel, capsys)
-
-
-def test_they_are_found_but_belong_to_no_backend_and_are_not_timed():
-    for operation in OPERATIONS:
-        belongs_to_no_backend(operation)
-        with pytest.raises(CourseError, match="not timed"):
-            timing.time_kernels(operation, names=list(operation.kernels))
 
 
 def test_launches_and_kernels_overlap_on_a_gpu_that_is_not_there():

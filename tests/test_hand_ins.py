@@ -1,10 +1,9 @@
 """What students hand in, in whatever form: every entry is read, or has a reason why it is not."""
 
-import io
 import json
-import tarfile
+import stat
 import time
-from pathlib import Path
+import zipfile
 
 import nbformat
 import pytest
@@ -14,6 +13,8 @@ from nnclassroom.exercises.hints import exercises
 from nnclassroom.handing_in import pieces, submission
 from nnclassroom.handing_in.kernel_files import file_of
 from nnmarking import class_folder
+from tests.made_class import put
+from tests.made_class import tarred as tar
 from tests.made_class import zipped as archive
 
 KNOWN = frozenset(map(file_of, exercises()))
@@ -38,21 +39,6 @@ def notebook() -> bytes:
     return nbformat.writes(v4.new_notebook(cells=cells)).encode()
 
 
-def tar(files: dict[str, bytes | str], link: str = "", form: str = "gz") -> bytes:
-    held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode=f"w:{form}") as made:  # type: ignore[call-overload]
-        for name, content in files.items():
-            data = content.encode() if isinstance(content, str) else content
-            about = tarfile.TarInfo(name)
-            about.size = len(data)
-            made.addfile(about, io.BytesIO(data))
-        if link:
-            about = tarfile.TarInfo("my_kernels/link.numpy.py")
-            about.type, about.linkname = tarfile.SYMTYPE, link
-            made.addfile(about)
-    return held.getvalue()
-
-
 def without_ids(notebook: bytes) -> bytes:
     book = json.loads(notebook)
     for cell in book["cells"]:
@@ -62,14 +48,6 @@ def without_ids(notebook: bytes) -> bytes:
 
 def packed(text: str, time: str) -> bytes:
     return archive({"submission.json": json.dumps({"time": time}), "my_kernels/sigmoid.numpy.py": text})
-
-
-def put(folder: Path, files: dict[str, bytes | str]) -> Path:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return folder
 
 
 ENVIRONMENT = {f".venv/lib/f{number}.py": "" for number in range(5000)} | {f"site/f{n}.py": "" for n in range(200)}
@@ -109,7 +87,10 @@ READ = {
     "a Mac's .zip": ({"ada.zip": archive(MAC | {"my_kernels/sigmoid.numpy.py": SIGMOID})}, ""),
     "two folders": ({"ada.zip": archive({"a/sigmoid.numpy.py": SIGMOID, "b/sigmoid.numpy.py": SIGMOID})}, ""),
     # Texts as editors write them.
-    "a byte-order mark": ({"ada/sigmoid.numpy.py": b"\xef\xbb\xbf" + SIGMOID.encode()}, ""),
+    "a mark and the line ends of Windows": (
+        {"ada/sigmoid.numpy.py": b"\xef\xbb\xbf" + SIGMOID.replace("\n", "\r\n").encode()},
+        "",
+    ),
     "UTF-16": ({"ada/sigmoid.numpy.py": SIGMOID.encode("utf-16")}, ""),
     "a notebook with a byte-order mark": ({"ada.ipynb": b"\xef\xbb\xbf" + notebook()}, ""),
     "a notebook in UTF-16": ({"ada.ipynb": notebook().decode().encode("utf-16")}, ""),
@@ -128,7 +109,8 @@ READ = {
 def test_what_is_read(form, tmp_path):
     files, note = READ[form]
     (found,) = class_folder.find([put(tmp_path / "group", files)], KNOWN)
-    assert found.student == "ada" and "np.exp(-z)" in found.texts["sigmoid.numpy.py"]
+    text = found.texts["sigmoid.numpy.py"]
+    assert found.student == "ada" and "np.exp(-z)" in text and "\r" not in text
     assert not [said for said in found.problems if "is a link" not in said]
     assert any(note in each for each in found.notes) if note else not found.notes
     assert set(found.texts) <= {"sigmoid.numpy.py", "sigmoid.naive.cu"}
@@ -148,7 +130,16 @@ def with_password() -> bytes:
     return bytes(made)
 
 
+def with_link() -> bytes:
+    """A .zip in which a kernel's name is that of a link."""
+    link = zipfile.ZipInfo("sigmoid.numpy.py")
+    link.external_attr = (stat.S_IFLNK | 0o644) << 16
+    return archive({link: "/etc/passwd"})
+
+
 UNREAD = {
+    "a link in a .zip": ({"ada.zip": with_link()}, "a link"),
+    "an absolute path": ({"ada.zip": archive({"/etc/sigmoid.numpy.py": SIGMOID})}, "a path out of the archive"),
     "a password": ({"ada.zip": with_password()}, "has a password"),
     "a .rar called .zip": ({"ada.zip": b"Rar!\x1a\x07\x01\x00" + bytes(40)}, "this is a RAR file"),
     "a .7z in a .zip": ({"ada.zip": archive({"work.zip": b"7z\xbc\xaf\x27\x1c" + bytes(40)})}, "this is a 7z file"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import v4
+from refusals import command_refused
 
 from nnclassroom.commands import COMMANDS, main
 from nnclassroom.handing_out import notebook_files, own_copy, update
@@ -76,8 +77,9 @@ def test_links_to_the_repository_stand_there_if_its_address_is_known(tmp_path, c
         "mybinder.org/v2/git/https%3A%2F%2Fgithub.com",
     ):
         assert link in text
-    assert main(["handout", "--out", str(out), "--address", "git@example.org:a/b"]) == 2
-    assert "the repository's address, https://…; got 'git@example.org:a/b'" in capsys.readouterr().err
+    assert "the repository's address, https://…; got 'git@example.org:a/b'" in command_refused(
+        capsys, ["handout", "--out", str(out), "--address", "git@example.org:a/b"]
+    )
 
 
 def test_the_address_is_one_setting(tmp_path):
@@ -125,9 +127,7 @@ def test_notebooks_alone_for_a_shared_installation(tmp_path):
 )
 def test_what_cannot_be_handed_out_is_said_in_one_line(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["handout", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
+    assert said in command_refused(capsys, ["handout", *arguments])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -268,26 +268,6 @@ def test_an_own_file_with_the_name_of_a_new_one_is_in_the_backup(copy):
     assert len(nbformat.read(copy / "notebooks/03.ipynb", as_version=4).cells) == len(BASE)
 
 
-def test_a_notebook_that_is_none_any_more_is_replaced_and_kept(copy):
-    (copy / NOTEBOOK).write_text("{ broken")
-    updated(copy, [*BASE, cell("four", "w = 4")])
-    assert sources(copy)[-1] == "w = 4"
-    assert (copy / "backups/001" / NOTEBOOK).read_text() == "{ broken"
-
-
-def test_a_notebook_saved_without_ids_is_still_matched(copy):
-    path = copy / NOTEBOOK
-    raw = json.loads(path.read_text())
-    for each in raw["cells"]:
-        del each["id"]
-    raw["cells"][1]["source"] = "x = 'mine'"
-    raw["nbformat_minor"] = 4
-    path.write_text(json.dumps(raw))
-    updated(copy, [*BASE[:3], cell("three", "z = 33")])
-    found = sources(copy)
-    assert "x = 'mine'" in found and "z = 33" in found and "z = 3" not in found and found.count("y = 2") == 1
-
-
 def test_any_mixture_of_changes_loses_no_text_of_the_student(tmp_path):
     """Every cell that the student has written or changed survives any changes on both sides."""
     for seed in range(60):
@@ -355,9 +335,7 @@ def test_what_is_no_hand_out_for_this_copy_changes_nothing(edit, said, copy, cap
     new = zipped(copy.parent / "new.zip", [*BASE, cell("four", "w = 4")], OTHERS)
     damaged(new, edit)
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
-    assert main(["update", str(new), "--folder", str(copy)]) == 2
-    error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
+    assert said in command_refused(capsys, ["update", str(new), "--folder", str(copy)])
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 
@@ -370,5 +348,4 @@ def test_an_update_writes_nowhere_else(name, copy):
 
 
 def test_a_folder_that_is_no_copy_is_said(tmp_path, course, capsys):
-    assert main(["update", str(course), "--folder", str(tmp_path)]) == 2
-    assert "MANIFEST.json" in capsys.readouterr().err
+    assert "MANIFEST.json" in command_refused(capsys, ["update", str(course), "--folder", str(tmp_path)])

@@ -5,7 +5,6 @@ are closed to each other is tried by test_jupyterhub.py, on a Hub with PAM.
 """
 
 import contextlib
-import csv
 import json
 import os
 import re
@@ -21,9 +20,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from slurm_cluster import free_ports
 
 from nnclassroom.commands import main
 from tests import test_jupyterhub
+from tests.made_class import table
 
 ROOT = Path(__file__).resolve().parent.parent
 HUB = ROOT / "hub"
@@ -140,17 +141,6 @@ def hub_environment(tmp_path_factory) -> Path:
     return place
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 @pytest.mark.release
 @needs_venv
 @pytest.mark.timeout(1800)
@@ -191,8 +181,8 @@ def test_three_users_are_handed_out_to_two_solve_and_are_marked(hub_environment,
     assert collected(tmp_path / "week", *USERS).stdout.startswith("2 of 3 users collected")
     command = ["grade", str(tmp_path / "week"), "--only", "01", "--no-sandbox", "--out", str(tmp_path / "marks.csv")]
     assert main(command) == 0
-    with (tmp_path / "marks.csv").open(newline="", encoding="utf-8") as file:
-        right = {(row["student"], row["exercise"]) for row in csv.DictReader(file) if row["state"] == "right"}
+    marks = table(tmp_path / "marks.csv")
+    right = {(row["student"], row["exercise"]) for row in marks if row["state"] == "right"}
     assert right == {(name, "neuron.loops") for name in SOLVING}
 
 

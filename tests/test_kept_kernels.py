@@ -212,20 +212,11 @@ def test_a_function_may_have_any_name_if_it_is_alone(my_kernels):
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"{",
-        b"[]",
-        b"3",
-        b"\xff\xfe",
-        b'[["a", 1]]',
-        b'{"sigmoid.numpy": 5}',
-        b'{"sigmoid.numpy": {"seconds": "fast"}}',
-        b'{"sigmoid.naive": {"launch": {"block": 256}}}',
-        b'{"sigmoid.naive": {"launch": {"block": ["x"]}}}',
-        b'{"sigmoid.naive": {"launch": 3}}',
-        b"[" * 10**5,
+        b"", b"{", b"[]", b"3", b"\xff\xfe", b'[["a", 1]]', b'{"sigmoid.numpy": 5}', b"[" * 10**5,
+        b'{"sigmoid.numpy": {"seconds": "fast"}}', b'{"sigmoid.naive": {"launch": {"block": 256}}}',
+        b'{"sigmoid.naive": {"launch": {"block": ["x"]}}}', b'{"sigmoid.naive": {"launch": 3}}',
     ],
-)
+)  # fmt: skip
 def test_a_damaged_record_gets_one_line_and_nothing_is_written(my_kernels, content):
     my_kernels.mkdir()
     (my_kernels / "progress.json").write_bytes(content)

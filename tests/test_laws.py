@@ -3,8 +3,6 @@
 import re
 
 import pytest
-from drawn_widgets import every_control_is_described_and_changes_picture_and_words
-from figures import assert_whole
 
 from nnclassroom.widgets import laws
 from nncourse.errors import CourseError
@@ -39,16 +37,3 @@ def test_words_name_the_best_number_of_devices():
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(CourseError, match="wanted"):
         laws.Settings(**wrong)
-
-
-@pytest.mark.parametrize("devices", [1, 6, 1024])
-def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(devices):
-    shown = laws.plot_laws("title", devices=devices)
-    assert_whole(shown.figure)
-    assert f"{devices} device" in shown.words
-
-
-def test_every_control_changes_picture_and_words():
-    panel = laws.laws()
-    every_control_is_described_and_changes_picture_and_words(panel)
-    panel.close()

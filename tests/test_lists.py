@@ -1,7 +1,6 @@
 """Lists that a spreadsheet made: points given by hand and the class's list (kind 15)."""
 
 import codecs
-import csv
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from nnclassroom.commands import main
 from nnclassroom.exercises.hints import exercises
 from nnclassroom.handing_in import platform_names
 from nnmarking import marks, roster
+from tests.made_class import table
 
 KEYS = ("sigmoid.numpy", "mse.numpy")
 HEADER = "student,exercise,points,reason"
@@ -198,6 +198,5 @@ def test_kind_15_a_class_with_lists_of_a_spreadsheet(tmp_path, capsys):
     assert main(command) == 0
     out = capsys.readouterr().out
     assert "twice" in out and "Windows-1252" in out and "2 of 2 students have points" in out
-    with (tmp_path / "m_roster.csv").open(newline="", encoding="utf-8") as file:
-        back = list(csv.DictReader(file, delimiter=";"))
+    back = table(tmp_path / "m_roster.csv", ";")
     assert [(row["name"], row["points"]) for row in back] == [("Luis Mora", "0.5"), ("Ana Núñez", "1")]

@@ -1,7 +1,6 @@
 """The whole English book in a browser: widgets answer, nothing is cut unmarked, axe-core finds nothing serious."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +10,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "build" / "browser"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
 WIDTHS, THEMES = (390, 1440), ("light", "dark")
 WIDGETS = 14  # of all notebooks, and of the front page
 FEW = ("index.html", *(f"notebooks/{name}.html" for name in ("00_start_here", "06_training", "11_reading_digits")))
@@ -34,11 +31,11 @@ CUT = """() => {
   }
   return cut;
 }"""
-pytestmark = [pytest.mark.release, pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: apt install chromium")]
+pytestmark = pytest.mark.release
 
 
 @pytest.fixture(scope="module")
-def book(tmp_path_factory):
+def book(browser, tmp_path_factory):
     """The pages of the whole book in English; NNCOURSE_BOOK names a folder where it has been built already."""
     out = Path(os.environ.get("NNCOURSE_BOOK", "")) if "NNCOURSE_BOOK" in os.environ else None
     if out is None:
@@ -46,19 +43,10 @@ def book(tmp_path_factory):
         command = [sys.executable, str(ROOT / "tools" / "book.py"), "--lang", "en", "--out", str(out)]
         built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert built.returncode == 0, built.stdout + built.stderr
+    PICTURES.mkdir(parents=True, exist_ok=True)
     html = out / "html" / "en"
     names = sorted(str(path.relative_to(html)) for path in html.rglob("*.html") if "_static" not in path.parts)
     return SimpleNamespace(html=html, names=names)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    driver = pytest.importorskip("playwright.sync_api", reason="no Playwright here: the extra test brings it")
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    with driver.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """A class of 70 entries of every form is marked: 70 rows, each reason right, copies found and honest ones not."""
 
-import csv
 import zipfile
 from pathlib import Path
 
@@ -47,13 +46,11 @@ def test_the_class_is_marked(group, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "70 handed in by 70 students: 61 read, 9 not read, 0 replaced by newer ones" in said
     assert said.count("\nnot read: ") == 9 and "nothing came from Moodle 8" in said
-    with (tmp_path / "marks_by_student.csv").open(newline="", encoding="utf-8") as file:
-        totals = {row["student"]: row for row in csv.DictReader(file)}
+    totals = {row["student"]: row for row in made_class.table(tmp_path / "marks_by_student.csv")}
     assert len(totals) == 71
     for name, reason in (made_class.UNREAD | made_class.SAID).items():
         assert reason in totals[stem_of(name)]["problems"], name
-    with (tmp_path / "marks.csv").open(newline="", encoding="utf-8") as file:
-        marks = list(csv.DictReader(file))
+    marks = made_class.table(tmp_path / "marks.csv")
     assert not [row for row in marks if row["state"] == "wrong" and row["kind"] != "unreadable"]
     assert totals["zip_00"]["days late"] == "1" and totals["zip_01"]["days late"] == ""
     alike = {row["student"]: row["alike"] for row in marks if f"{row['exercise']}.cu" == made_class.COPIED}
@@ -61,8 +58,7 @@ def test_the_class_is_marked(group, tmp_path, capsys):
     assert found == {"ordinary_00", "copy_names", "copy_dead", "copy_order"}
     assert all(alike[name].count("%") == 3 for name in found)
     assert {alike[f"ordinary_{number:02}"].startswith("the course") for number in range(1, 5)} == {True, False}
-    with (tmp_path / "marks_roster.csv").open(newline="", encoding="utf-8") as file:
-        grades = {row["Full name"]: row["Grade"] for row in csv.DictReader(file)}
+    grades = {row["Full name"]: row["Grade"] for row in made_class.table(tmp_path / "marks_roster.csv")}
     assert grades.pop("Moodle 8") == "" and all(float(grade) > 0 for grade in grades.values()) and len(grades) == 8
     with zipfile.ZipFile(tmp_path / "marks_feedback.zip") as archive:
         names = archive.namelist()

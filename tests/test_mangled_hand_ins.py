@@ -1,6 +1,5 @@
 """Mangled hand-ins: each has its row with a reason, and what Jupyter still reads keeps its mark."""
 
-import csv
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from nnclassroom.handing_in.kernel_files import file_of
 from nncourse.errors import CourseError
 from nnmarking.grade import grade
 from tests import mangled
+from tests.made_class import table
 
 ONLY = "sigmoid.numpy,mse.numpy,sigmoid.naive"
 KNOWN = frozenset(map(file_of, exercises()))
@@ -32,7 +32,7 @@ def marked(folder: Path, seeds: range, record_property) -> None:
         slowest = max(slowest, time.monotonic() - began)
     said: list[str] = []
     marks = grade([group], folder / "m.csv", sandboxed=False, seed=1, say=said.append, only=ONLY)
-    rows = list(csv.DictReader((folder / "m_by_student.csv").open(newline="", encoding="utf-8")))
+    rows = table(folder / "m_by_student.csv")
     assert len(rows) == len(names), "a student without a row"
     assert all(row["problems"] or int(row["missing"]) < 3 for row in rows), "nothing was read, and no reason is given"
     right = {(mark.student, file_of(mark.exercise)) for mark in marks if mark.state == "right"}
@@ -62,23 +62,21 @@ def taken(folder: Path, seeds: range, monkeypatch) -> None:
         assert f"{len(kept_kernels.progress())} of {len(given.texts)} taken" in lines[-1]
 
 
-def test_a_mangled_class_is_marked(tmp_path, record_property):
-    marked(tmp_path, range(FEW), record_property)
+def in_full(few: int, firsts: range) -> pytest.MarkDecorator:
+    """The seeds of a test: few in quick, and in full as many again from each first one to the next."""
+    more = [range(first, first + firsts.step) for first in firsts]
+    return pytest.mark.parametrize(
+        "seeds", [range(few), *(pytest.param(each, marks=pytest.mark.full) for each in more)]
+    )
 
 
-def test_mangled_work_is_taken(tmp_path, monkeypatch):
-    taken(tmp_path, range(10), monkeypatch)
-
-
-@pytest.mark.full
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(1000, 2000, 200))
-def test_a_thousand_mangled_hand_ins_are_marked(first, tmp_path, record_property):
-    marked(tmp_path, range(first, first + 200), record_property)
+@in_full(FEW, range(1000, 2000, 200))
+def test_mangled_hand_ins_are_marked(seeds, tmp_path, record_property):
+    marked(tmp_path, seeds, record_property)
 
 
-@pytest.mark.full
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(3000, 3300, 100))
-def test_three_hundred_mangled_hand_ins_are_taken(first, tmp_path, monkeypatch):
-    taken(tmp_path, range(first, first + 100), monkeypatch)
+@in_full(10, range(3000, 3300, 100))
+def test_mangled_work_is_taken(seeds, tmp_path, monkeypatch):
+    taken(tmp_path, seeds, monkeypatch)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
 from finite_differences import slopes
 
 from nnclassroom.exercises.catalogue import find
@@ -229,8 +228,3 @@ def test_a_right_kernel_is_accepted_whatever_the_seed(operation, right):
     for seed in range(4):
         verdict = check(find(operation), right, seed=seed)
         assert verdict, str(verdict)
-
-
-def test_the_exercise_s_own_kernels_are_right_and_belong_to_no_backend(capsys):
-    kernels_are_right_and_can_be_shown(residual_backward, capsys)
-    belongs_to_no_backend(residual_backward)

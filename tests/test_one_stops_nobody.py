@@ -1,6 +1,5 @@
 """One hand-in, whatever is in it and whatever the course does with it, stops nobody else's marking."""
 
-import csv
 import json
 import os
 import tarfile
@@ -11,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from nnclassroom.commands import main
-from nnclassroom.handing_in import cells, pieces
+from nnclassroom.handing_in import pieces
 from nnclassroom.handing_in.caught import FAILED, caught
-from nnclassroom.handing_in.hand_in import Submission
 from nnclassroom.judge import worker
 from nncourse.errors import CourseError
 from nnmarking import class_folder, pages, queue, similarity
 from nnmarking.grade import grade
+from tests.made_class import put, table
 from tests.made_class import zipped as archive
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
@@ -31,23 +30,16 @@ ERRORS = [
 ]  # fmt: skip
 
 
-def put(folder: Path, text: str = SIGMOID) -> None:
-    folder.mkdir(parents=True)
-    (folder / "sigmoid.numpy.py").write_text(text, "utf-8")
-
-
 @pytest.fixture
 def group(tmp_path) -> Path:
-    put(tmp_path / "group/Ana Roca", f"{SIGMOID}# hers\n")
-    put(tmp_path / "group/Luis Mora")
-    return tmp_path / "group"
+    hers, his = f"{SIGMOID}# hers\n", SIGMOID
+    return put(tmp_path / "group", {"Ana Roca/sigmoid.numpy.py": hers, "Luis Mora/sigmoid.numpy.py": his})
 
 
 def states(tmp_path: Path, group: Path, say=lambda line: None) -> dict[str, str]:
     """The state of sigmoid (numpy) of each student; with a row and a page for each."""
     grade([group], tmp_path / "m.csv", sandboxed=False, seed=1, say=say, only="sigmoid.numpy")
-    with (tmp_path / "m.csv").open(newline="", encoding="utf-8") as file:
-        found = {row["student"]: row["state"] for row in csv.DictReader(file)}
+    found = {row["student"]: row["state"] for row in table(tmp_path / "m.csv")}
     assert len(list((tmp_path / "m_feedback").glob("*.html"))) == len(found)
     assert (tmp_path / "m_overview.html").is_file()
     return found
@@ -73,22 +65,19 @@ def test_an_error_in_reading_becomes_the_reason_of_that_hand_in(error, group, tm
     assert given.reason and "\n" not in given.reason and "\x1b" not in given.reason
 
 
+@pytest.mark.parametrize(
+    ("place", "name", "about", "his"),
+    [
+        (queue, "judge", lambda task, *_: "hers" not in task.text, "wrong"),
+        (similarity, "tokens", lambda *_: True, "right"),  # it costs the comparison alone
+        (pages, "feedback", lambda standing, *_: standing.student == "Luis Mora", "right"),  # and is said on his page
+    ],
+    ids=["judging", "comparing", "a page"],
+)
 @pytest.mark.parametrize("error", ERRORS[::4], ids=lambda error: type(error).__name__)
-def test_an_error_in_judging_is_that_texts_verdict(error, group, tmp_path, monkeypatch):
-    failing(monkeypatch, queue, "judge", error, lambda task, *_: "hers" not in task.text)
-    assert states(tmp_path, group) == {"Ana Roca": "right", "Luis Mora": "wrong"}
-
-
-@pytest.mark.parametrize("error", ERRORS[1::4], ids=lambda error: type(error).__name__)
-def test_an_error_in_comparing_costs_the_comparison_alone(error, group, tmp_path, monkeypatch):
-    failing(monkeypatch, similarity, "tokens", error, lambda *_: True)
-    assert states(tmp_path, group) == {"Ana Roca": "right", "Luis Mora": "right"}
-
-
-@pytest.mark.parametrize("error", ERRORS[2::4], ids=lambda error: type(error).__name__)
-def test_an_error_in_a_page_is_said_on_that_page(error, group, tmp_path, monkeypatch):
-    failing(monkeypatch, pages, "feedback", error, lambda standing, *_: standing.student == "Luis Mora")
-    assert states(tmp_path, group) == {"Ana Roca": "right", "Luis Mora": "right"}
+def test_an_error_later_on_costs_nobody_else_anything(error, place, name, about, his, group, tmp_path, monkeypatch):
+    failing(monkeypatch, place, name, error, about)
+    assert states(tmp_path, group) == {"Ana Roca": "right", "Luis Mora": his}
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
@@ -142,8 +131,7 @@ GIVEN = {
 @pytest.mark.parametrize("form", GIVEN)
 def test_a_hand_in_that_stopped_a_class(form, group, tmp_path):
     name, content, state = GIVEN[form]
-    (group / "Eva").mkdir()
-    (group / "Eva" / name.replace("a.py", "sigmoid.numpy.py")).write_bytes(content)
+    put(group / "Eva", {name.replace("a.py", "sigmoid.numpy.py"): content})
     assert states(tmp_path, group) == {"Ana Roca": "right", "Luis Mora": "right", "Eva": state}
     assert states(tmp_path, group)["Eva"] == state, "again, from the journal"
 
@@ -158,8 +146,7 @@ def test_names_that_are_not_utf_8_are_shown_as_far_as_they_can_be(group, tmp_pat
             pass
     command = ["grade", str(group), "--out", str(tmp_path / "m.csv"), "--seed", "1", "--only", "02", "--no-sandbox"]
     assert main(command) == 0
-    with (tmp_path / "m.csv").open(newline="", encoding="utf-8") as file:
-        found = {row["student"]: row["state"] for row in csv.DictReader(file) if row["exercise"] == "sigmoid.numpy"}
+    found = {row["student"]: row["state"] for row in table(tmp_path / "m.csv") if row["exercise"] == "sigmoid.numpy"}
     assert len(found) == 5 and set(found.values()) == {"right"} and "Nu\ufffdez Luis" in found
     assert "\x1b" not in capsys.readouterr().out
     with zipfile.ZipFile(tmp_path / "m_feedback.zip") as archive:
@@ -167,14 +154,14 @@ def test_names_that_are_not_utf_8_are_shown_as_far_as_they_can_be(group, tmp_pat
 
 
 def test_what_an_answer_prints_does_not_reach_who_marks(group, tmp_path, capfd):
-    put(group / "Eva", 'print("\\x1b]0;100 %\\x07 Eva: all right")\n' + SIGMOID)
+    put(group / "Eva", {"sigmoid.numpy.py": 'print("\\x1b]0;100 %\\x07 Eva: all right")\n' + SIGMOID})
     states(tmp_path, group)
     read = capfd.readouterr()
     assert "all right" not in read.out + read.err and "\x1b" not in read.out + read.err
 
 
 def test_an_escape_sequence_in_an_exception_is_shown_as_text(group, tmp_path):
-    put(group / "Eva", 'def sigmoid(z):\n    raise ValueError("\\x1b[2J no")\n')
+    put(group / "Eva", {"sigmoid.numpy.py": 'def sigmoid(z):\n    raise ValueError("\\x1b[2J no")\n'})
     assert states(tmp_path, group)["Eva"] == "wrong"
     assert "\x1b" not in (tmp_path / "m.csv").read_text("utf-8")
 
@@ -220,27 +207,20 @@ SEVERAL = {
 
 @pytest.mark.parametrize("form", SEVERAL)
 def test_several_files_of_a_student_are_one_hand_in(form, tmp_path):
-    for name, content in SEVERAL[form].items():
-        path = tmp_path / "group" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    (found,) = class_folder.find([tmp_path / "group"], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
+    group = put(tmp_path / "group", SEVERAL[form])
+    (found,) = class_folder.find([group], frozenset(("sigmoid.numpy.py", "mse.numpy.py")))
     assert set(found.texts) == {"sigmoid.numpy.py", "mse.numpy.py"}
 
 
 @pytest.mark.parametrize("form", ["{}a.ipynb", "{}/a.ipynb", "{}/a/my_kernels/sigmoid.numpy.py"])
 def test_of_one_exercise_twice_the_newer_counts_and_that_is_said(form, tmp_path):
+    group = tmp_path / "group"
     for date, place in ((1_700_000_000, "new"), (1_600_000_000, "old")):
-        path = (
-            tmp_path / "group" / form.format(MOODLE).replace("a.ipynb", f"{place}.ipynb").replace("/a/", f"/{place}/")
-        )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = SIGMOID + f"# {place}\n"
-        path.write_bytes(
-            notebook(HEAD + text.replace("):\n", f"):  # {place}\n", 1)) if "ipynb" in form else text.encode()
-        )
-        os.utime(path, (date, date))
-    (found,) = class_folder.find([tmp_path / "group"], frozenset(("sigmoid.numpy.py",)))
+        name = form.format(MOODLE).replace("a.ipynb", f"{place}.ipynb").replace("/a/", f"/{place}/")
+        text = SIGMOID.replace("):\n", f"):  # {place}\n", 1)
+        put(group, {name: notebook(HEAD + text) if "ipynb" in form else text})
+        os.utime(group / name, (date, date))
+    (found,) = class_folder.find([group], frozenset(("sigmoid.numpy.py",)))
     assert "# new" in found.texts["sigmoid.numpy.py"]
     assert any("old" in note or "new" in note for note in found.notes)
 
@@ -253,8 +233,3 @@ def test_a_platforms_archive_of_a_whole_class_is_read_as_its_folder_is(form, tmp
     ana, other = found
     assert ana.student == "Ana Roca" and set(ana.texts) == {"sigmoid.numpy.py"} and not ana.notes
     assert set(other.texts) == {"sigmoid.numpy.py", "mse.numpy.py"}
-
-
-def test_a_hand_in_without_anything_has_its_row():
-    assert Submission("ada").problem_of("sigmoid.numpy.py") == "" and not Submission("ada").texts
-    assert cells.answers(b'{"cells": []}') == {}

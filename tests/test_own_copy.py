@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import v4
+from refusals import command_refused
 
 from nnclassroom.commands import main
 from nnclassroom.handing_out import own_copy
@@ -113,6 +114,12 @@ def publish(root: Path) -> None:
         commit(root)
 
 
+def pull(root: Path) -> str:
+    """What is said when the copy follows the new notebooks that lie in the folder."""
+    publish(root)
+    return bring(root)
+
+
 # The copy of a clone
 
 
@@ -136,8 +143,7 @@ def test_what_a_student_has_done_survives_a_new_course(course, copy):
     (copy / "02_activations.ipynb").unlink()
     write(course / "notebooks/01_neurons.ipynb", **(FIRST | {"mtitle": "# 01, new"}), more="w = 1")
     write(course / "notebooks/03_dense_layers.ipynb", mdense="# 03")
-    publish(course)
-    said = bring(course)
+    said = pull(course)
     assert "updated 01_neurons" in said and "new: 03_dense_layers" in said and said.count("\n") <= 3
     found = texts(copy / "01_neurons.ipynb")
     assert found["mtitle"] == "# 01, new" and found["more"] == "w = 1"
@@ -151,8 +157,7 @@ def test_a_cell_that_moves_to_another_notebook_takes_the_attempt_along(course):
     """As 03's kernels for the GPU move to 03b, with the student's own cell below one of them."""
     dense = {"mdense": "# 03", "numpy": "raise A", "mgpu": "## GPU", "naive": "raise B", "tiled": "raise C"}
     write(course / "notebooks/03_dense_layers.ipynb", **dense, mend="end")
-    publish(course)
-    bring(course)
+    pull(course)
     copy = course / "my_notebooks"
     edit(copy / "03_dense_layers.ipynb", numpy="A @ W.T", naive="int i = half written")
     notebook = nbformat.read(copy / "03_dense_layers.ipynb", as_version=4)
@@ -161,8 +166,7 @@ def test_a_cell_that_moves_to_another_notebook_takes_the_attempt_along(course):
     write(course / "notebooks/03_dense_layers.ipynb", mdense="# 03", numpy="raise A", mend="now 03b")
     gpu = {"mnew": "# 03b", "setup": "import", "mgpu": "## The GPU", "naive": "raise B", "tiled": "raise C"}
     write(course / "notebooks/03b_dense_on_the_gpu.ipynb", **gpu)
-    publish(course)
-    said = bring(course)
+    said = pull(course)
     assert "2 of your cells have gone" in said and "03b_dense_on_the_gpu" in said
     assert texts(copy / "03_dense_layers.ipynb") == {"mdense": "# 03", "numpy": "A @ W.T", "mend": "now 03b"}
     found = texts(copy / "03b_dense_on_the_gpu.ipynb")
@@ -176,8 +180,7 @@ def test_a_cell_that_moves_to_a_notebook_that_was_there(course, copy):
     edit(copy / "02_activations.ipynb", relu="np.maximum(z, 0)")
     write(course / "notebooks/01_neurons.ipynb", **{name: FIRST[name] for name in ("mtitle", "predict", "last")})
     write(course / "notebooks/02_activations.ipynb", mtwo="# 02", blank=FIRST["blank"], relu=SECOND["relu"])
-    publish(course)
-    bring(course)
+    pull(course)
     assert list(texts(copy / "01_neurons.ipynb")) == ["mtitle", "predict", "last"]
     found = {"mtwo": "# 02", "blank": "half written", "relu": "np.maximum(z, 0)"}
     assert texts(copy / "02_activations.ipynb") == found and list(texts(copy / "02_activations.ipynb")) == list(found)
@@ -187,8 +190,7 @@ def test_the_same_id_in_another_notebook_is_no_move(course, copy):
     edit(copy / "01_neurons.ipynb", last="half written")
     write(course / "notebooks/01_neurons.ipynb", **{name: FIRST[name] for name in ("mtitle", "predict", "blank")})
     write(course / "notebooks/02_activations.ipynb", **SECOND, last="something else")
-    publish(course)
-    bring(course)
+    pull(course)
     assert texts(copy / "01_neurons.ipynb")["last"] == "half written"
     assert texts(copy / "02_activations.ipynb") == SECOND | {"last": "something else"}
 
@@ -197,8 +199,7 @@ def test_a_cell_that_moves_and_changes_stands_below_the_attempt(course, copy):
     edit(copy / "01_neurons.ipynb", blank="half written")
     write(course / "notebooks/01_neurons.ipynb", **{name: FIRST[name] for name in ("mtitle", "predict")})
     write(course / "notebooks/01b_more.ipynb", mb="# 01b", blank="raise NotImplementedError  # new", last=FIRST["last"])
-    publish(course)
-    bring(course)
+    pull(course)
     found = list(texts(copy / "01b_more.ipynb").values())
     assert found[:2] == ["# 01b", "half written"] and "Update of the course" in found[2]
     assert found[3:] == ["raise NotImplementedError  # new", FIRST["last"]]
@@ -207,8 +208,7 @@ def test_a_cell_that_moves_and_changes_stands_below_the_attempt(course, copy):
 def test_a_renamed_notebook_takes_everything_along(course, copy):
     edit(copy / "01_neurons.ipynb", blank="half written", own="mine too")
     (course / "notebooks/01_neurons.ipynb").rename(course / "notebooks/01_one_neuron.ipynb")
-    publish(course)
-    said = bring(course)
+    said = pull(course)
     assert "2 of your cells have gone" in said and "removed 01_neurons" in said
     assert not (copy / "01_neurons.ipynb").exists()
     assert texts(copy / "01_one_neuron.ipynb") == FIRST | {"blank": "half written", "own": "mine too"}
@@ -217,8 +217,7 @@ def test_a_renamed_notebook_takes_everything_along(course, copy):
 def test_a_notebook_that_the_course_drops_keeps_what_is_the_students(course, copy):
     edit(copy / "02_activations.ipynb", relu="half written")
     (course / "notebooks/02_activations.ipynb").unlink()
-    publish(course)
-    bring(course)
+    pull(course)
     assert texts(copy / "02_activations.ipynb")["relu"] == "half written"
 
 
@@ -304,8 +303,7 @@ def test_what_was_typed_into_a_clone_is_taken_over(clone):
     assert texts(copy / "Untitled.ipynb") == {"mine": "all mine"}
     git(clone, "checkout", "--", "notebooks")
     write(clone / "notebooks/01_neurons.ipynb", **(FIRST | {"mtitle": "# new"}))
-    commit(clone)
-    bring(clone)
+    pull(clone)
     assert texts(copy / "01_neurons.ipynb") == FIRST | typed | {"mtitle": "# new"}
 
 
@@ -380,8 +378,7 @@ def test_the_courses_own_notebooks_are_copied_without_outputs(tmp_path, capsys):
 
 def test_why_a_copy_cannot_be_made_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(language, "COURSE", tmp_path)
-    assert main(["notebooks", str(tmp_path / "copy")]) == 2
-    assert "wanted the course's notebooks, found none" in capsys.readouterr().err
+    assert "wanted the course's notebooks, found none" in command_refused(capsys, ["notebooks", str(tmp_path / "copy")])
 
 
 def test_another_language_has_a_copy_of_its_own(course):

@@ -18,20 +18,8 @@ from tools.notebooks import client
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ("00_start_here", "01_neurons")  # short ones, in which much is to be seen
-COMMANDS = (
-    "train",
-    "test",
-    "check",
-    "time",
-    "progress",
-    "report",
-    "experiment",
-    "submit",
-    "update",
-    "handout",
-    "grade",
-)
-HELP = ("--help", "info --help", *(f"{command} --help" for command in COMMANDS))
+COMMANDS = ["train", "test", "check", "time", "progress", "report", "experiment", "submit", "update", "handout"]
+HELP = ("--help", *(f"{command} --help" for command in ("info", *COMMANDS, "grade")))
 RIGHT = (
     f"{command_lines.TRAIN} --verbose",
     f"{command_lines.TRAIN} --validation 0.2 --optimizer adam",

@@ -4,6 +4,7 @@ import json
 import zipfile
 
 import pytest
+from refusals import command_refused
 
 from nnclassroom.commands import main
 from nnclassroom.exercises import kept_kernels
@@ -78,18 +79,13 @@ def test_what_is_wrong_here_is_not_kept(machine, tmp_path, capsys):
     assert not kept_kernels.progress()
 
 
-def test_a_file_of_another_kind_is_refused_in_one_line(machine, tmp_path, capsys):
+@pytest.mark.parametrize(("name", "said"), [("work.zip", "nncourse: "), ("nothing.zip", "no such file")])
+def test_a_file_of_another_kind_and_one_that_is_not_there_are_refused_in_one_line(
+    name, said, machine, tmp_path, capsys
+):
     machine("one")
-    path = tmp_path / "work.zip"
-    path.write_text("no archive")
-    assert main(["take", str(path)]) == 2
-    assert (said := capsys.readouterr().err).startswith("nncourse: ") and said.count("\n") == 1
-
-
-def test_a_file_that_is_not_there_is_one_line(machine, tmp_path, capsys):
-    machine("one")
-    assert main(["take", str(tmp_path / "nothing.zip")]) == 2
-    assert (said := capsys.readouterr().err).count("\n") == 1 and "no such file" in said
+    (tmp_path / "work.zip").write_text("no archive")
+    assert said in command_refused(capsys, ["take", str(tmp_path / name)])
 
 
 @pytest.mark.parametrize("damaged", ["", "[]", "{", '{"relu.numpy": 1}'])
@@ -103,7 +99,8 @@ def test_work_with_a_damaged_record_is_taken(machine, tmp_path, capsys, damaged)
 
 
 @pytest.mark.parametrize(
-    "form", ["a folder", "backslashes", "a Mac's", "no folder in it", "a notebook", "a byte-order mark"]
+    "form",
+    ["a folder", "backslashes", "a Mac's", "no folder in it", "a notebook", "a mark and the line ends of Windows"],
 )
 def test_take_reads_what_grade_reads(form, machine, tmp_path, capsys):
     source = f'@exercise("relu", kernel="numpy")\n{RIGHT}'
@@ -112,7 +109,9 @@ def test_take_reads_what_grade_reads(form, machine, tmp_path, capsys):
         "a Mac's": {"my_kernels/relu.numpy.py": RIGHT, "__MACOSX/my_kernels/._relu.numpy.py": b"\x00\x05\xff"},
         "no folder in it": {"relu.numpy.py": RIGHT},
         "a notebook": {"02.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": source}]})},
-        "a byte-order mark": {"my_kernels/relu.numpy.py": b"\xef\xbb\xbf" + RIGHT.encode()},
+        "a mark and the line ends of Windows": {
+            "my_kernels/relu.numpy.py": b"\xef\xbb\xbf" + RIGHT.replace("\n", "\r\n").encode()
+        },
     }
     path = tmp_path / ("work" if form == "a folder" else "work.zip")
     if form == "a folder":

@@ -165,7 +165,7 @@ def narrow(monkeypatch):
     @dense_sgd_epoch.kernel("narrow", device="cpu", otherwise="numpy")
     def narrow(parameters, architecture, *arguments):
         if len(architecture.shapes) > 1:
-            raise DoesNotFitError("narrow wanted one layer; take dense_sgd_epoch=numpy")
+            raise DoesNotFitError("narrow wanted one layer; take the plan numpy")
         return dense_sgd_epoch["numpy"](parameters, architecture, *arguments)
 
     monkeypatch.setitem(planner.KERNELS, "numpy", "narrow")
@@ -175,7 +175,7 @@ def narrow(monkeypatch):
 def test_where_a_kernel_does_not_fit_the_next_takes_over_and_it_is_said(moons, narrow):
     network, history = trained(make_network([2, 4, 1]), *moons, choose("numpy"))
     assert history.plan == "numpy"
-    assert history.note == "trained by numpy: narrow wanted one layer; take dense_sgd_epoch=numpy"
+    assert history.note == "trained by numpy: narrow wanted one layer; take the plan numpy"
     assert same(network, trained(make_network([2, 4, 1]), *moons, NUMPY)[0])
     fits = trained(make_network([2, 1]), *moons, choose("numpy"))[1]
     assert (fits.plan, fits.note) == ("narrow", "")

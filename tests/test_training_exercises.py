@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from exercise_operations import belongs_to_no_backend, kernels_are_right_and_can_be_shown
 from test_answers import RIGHT
 
 from nnclassroom.exercises import kept_kernels
@@ -18,14 +17,7 @@ from nncourse.model.network import make_network, training_step
 from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import train
 
-OPERATIONS = algorithm_1, best_rate, stop_early
 MOONS = datasets.moons(60, seed=1)
-
-
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, capsys):
-    kernels_are_right_and_can_be_shown(operation, capsys, seeds=range(20))
-    belongs_to_no_backend(operation)
 
 
 # ---- Algorithm 1

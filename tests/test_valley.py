@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from drawn_widgets import every_control_is_described_and_changes_picture_and_words
-from figures import assert_whole
 
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.catalogue import find
@@ -70,20 +68,10 @@ def test_words_say_which_race_leaps_out():
     assert "plain has leapt out" in words and "plain not in 150 steps" in words and "Adam has leapt" not in words
 
 
-@pytest.mark.parametrize("name", valley.VALLEYS)
-def test_the_still_picture_has_words_and_labels_and_fits_on_its_page(name):
-    shown = valley.plot_race(valley=name, rate=0.01, title="title")
-    assert_whole(shown.figure)
-    assert name in shown.words and "momentum" in shown.words and "Step 150" in shown.words
-
-
 # ---- the widget
 
 
-def test_every_slider_changes_picture_and_words_and_a_frame_shows_the_race_up_to_the_step():
-    panel = valley.race()
-    every_control_is_described_and_changes_picture_and_words(panel)
-    panel.close()
+def test_a_frame_shows_the_race_up_to_the_step():
     panel = valley.race()
     panel.set(at=7)
     shapes = {name: race["path"]["shape"] for name, race in panel.frame["races"].items()}

@@ -2,18 +2,14 @@
 
 import numpy as np
 import pytest
-from exercise_operations import belongs_to_no_backend, kernel_is_right_and_can_be_shown
 from figures import fits_on_its_page, png
 
 from cuda_on_cpu import emulate
 from nnclassroom.exercises.catalogue import find
-from nnclassroom.exercises.nb03b import add_bias, dense_transposed, one_sample, one_step, turn_round, whole_tiles
+from nnclassroom.exercises.nb03b import add_bias, dense_transposed, one_sample, turn_round
 from nnclassroom.figures import nb03, picture, waits
-from nncourse.device import gpu_available
 from nncourse.errors import CourseError
 
-OPERATIONS = add_bias, dense_transposed, turn_round, one_step, one_sample, whole_tiles
-KERNELS = [(operation, name) for operation in OPERATIONS for name in operation.kernels]
 WAITS = [{"blocks": 1, "threads": threads, "bytes_a_second": 2e7 * threads} for threads in (1, 32, 1024)]
 FIGURES = {
     "products": (lambda: nb03.plot_products([(1, 1), (1, 3), (5, 3)], n_in=4), "A (5, 4), Wᵀ (4, 3), Z (5, 3)"),
@@ -25,14 +21,6 @@ FIGURES = {
     "waits, measured": (lambda: nb03.plot_in_flight(WAITS, 4e-7, 1e12, "a title"), "measured"),
     "ladder": (lambda: nb03.plot_ladder({"slow": 8e-3, "fast": 2e-3}, 1e12, 1e9, "a title"), "2 ms, 4× as fast"),
 }
-
-
-@pytest.mark.parametrize(("operation", "kernel"), KERNELS, ids=[f"{op.name}-{name}" for op, name in KERNELS])
-def test_their_kernels_are_right_can_be_shown_and_belong_to_no_backend(operation, kernel, capsys):
-    if operation[kernel].cuda and not gpu_available() and emulate.why_not():
-        pytest.skip(emulate.why_not())
-    kernel_is_right_and_can_be_shown(operation, kernel, capsys)
-    belongs_to_no_backend(operation)
 
 
 def test_the_last_piece_is_turned_round_too():

@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 import pytest
-from drawn_widgets import every_control_is_described_and_changes_picture_and_words
+from drawn_widgets import MADE, every_control_is_described_and_changes_picture_and_words
 from figures import assert_whole
 from matplotlib.figure import Figure
 
 from nnclassroom.figures import nb02, nb06, nb07
-from nnclassroom.widgets import simple
+from nnclassroom.widgets import downpour, laws, race, simple
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def numbers(text):
     return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)]
 
 
-@pytest.mark.parametrize("name", ["neuron", "activations", "descent", "threshold"])
-def test_every_control_has_a_label_and_a_tip_and_changes_picture_and_words(made, scores, name):
-    panel = made(getattr(simple, name)(*(scores if name == "threshold" else ())))
+@pytest.mark.parametrize("name", MADE)
+def test_every_control_has_a_label_and_a_tip_and_changes_picture_and_words(made, name):
+    panel = made(MADE[name]())
     same = ("activation",) if name == "neuron" else ()  # step and sigmoid divide the plane along the same line
     every_control_is_described_and_changes_picture_and_words(panel, same)
 
@@ -163,12 +163,22 @@ STILL = {
     "activation": lambda scores: nb02.plot_activation(simple.ACTIVATIONS, "title"),
     "descent": lambda scores: nb06.plot_descent(title="title"),
     "threshold": lambda scores: nb07.plot_threshold(*scores, title="title"),
+    "downpour": lambda scores: downpour.plot_downpour("title", workers=3, slowness=2.0),
+    "1 device": lambda scores: laws.plot_laws("title", devices=1),
+    "6 devices": lambda scores: laws.plot_laws("title", devices=6),
+    "1024 devices": lambda scores: laws.plot_laws("title", devices=1024),
+    **{name: lambda scores, name=name: race.plot_race(valley=name, rate=0.01, title="title") for name in race.VALLEYS},
 }
+SAID = {"downpour": ("stale by", "Synchronous: 5")}
+SAID |= {name: (name, "momentum", "Step 150") for name in race.VALLEYS}
 
 
 @pytest.mark.parametrize("name", STILL)
 def test_a_still_figure_has_labels_and_fits_on_its_page(scores, name):
-    assert_whole(STILL[name](scores), any)
+    shown = STILL[name](scores)
+    assert_whole(getattr(shown, "figure", shown), all if name == "downpour" else any)
+    words = (name,) if "device" in name else SAID.get(name, ())
+    assert all(said in shown.words for said in words)
 
 
 @pytest.mark.parametrize(
