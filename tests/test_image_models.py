@@ -203,7 +203,6 @@ WRONG = [
     f"{TRAIN} --activation softmax",
     f"{TRAIN} --model new.m",
     f"{TRAIN} --dataset breast_cancer",
-    f"{TRAIN} --optimizer sgd --plan numpy",
     f"{TRAIN} --l2 0.1 --plan numpy",
     f"{TRAIN} --dropout 0.5 --plan numpy",
     "train --resume images.npz --dataset digits --dropout 0.5 --model new.npz",

@@ -276,7 +276,7 @@ def test_it_learns_is_resumed_from_a_file_exactly_and_says_why_no_epoch_is_fused
 def test_statistics_are_those_before_the_cost_was_no_longer_finite():
     before, _, _ = trained(1, learning_rate=0.05)
     network = make_network(TINY, "relu", CROSS, seed=1)
-    _, _, history = trained(3, network, schedule=lambda epoch: 0.05 if epoch == 1 else 1e30)
+    _, _, history = trained(3, network, learning_rate=lambda epoch: 0.05 if epoch == 1 else 1e30)
     assert history.stopped and len(history.epochs) == 2
     np.testing.assert_array_equal(network.flat_parameters, before.flat_parameters)
     np.testing.assert_array_equal(network.flat_statistics, before.flat_statistics)
