@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 from nncourse.errors import CourseError, refuse_unknown
 
 Item = TypeVar("Item")
-THREADS = "number of BLAS threads on the CPU, in each process (default: as many as pay)"
+THREADS = "number of BLAS threads on the CPU, in each process (default: as many as make it faster)"
 PROGRAM = (sys.executable, "-m", "nnclassroom")  # how other processes start `nncourse`
 # What argparse says itself, by the text that it looks up with gettext. English says the same.
 ARGPARSE_WORDS = {

@@ -69,7 +69,10 @@ def _parsed(arguments: list[str]) -> Namespace:
         if f"--{command}" in arguments and arguments[0].startswith("-"):
             arguments.remove(f"--{command}")
             arguments.insert(0, command)
-    parser = Parser(prog="nncourse", description="Train and test neural networks; check and time their kernels.")
+    parser = Parser(
+        prog="nncourse",
+        description="Open the course, train and test neural networks, check and time kernels, and mark a class.",
+    )
     version = f"nncourse {__version__}"
     parser.add_argument("--version", action="version", version=version, help="show program's version number and exit")
     commands = parser.add_subparsers(required=True)

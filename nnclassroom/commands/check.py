@@ -23,7 +23,10 @@ def add_kernels(parser: ArgumentParser) -> None:
     """The operation, or all, and its kernels, or all."""
     parser.add_argument("operation", nargs="?", help="name of the operation (default: all operations of the networks)")
     parser.add_argument(
-        "--kernel", action="append", default=[], help="name of a kernel to take alone; repeat it for several"
+        "--kernel",
+        action="append",
+        default=[],
+        help="name of the only kernel to use; repeat the option for several kernels",
     )
 
 

@@ -31,7 +31,7 @@ def add_options(parser: ArgumentParser) -> None:
     )
     add_label(parser, "the model's column, or otherwise the last")
     parser.add_argument(
-        "--model", required=True, help="file of the model: .npz, or with any other ending the C program's text"
+        "--model", required=True, help="file of the model; it is in the C program's text format unless it ends in .npz"
     )
     parser.add_argument(
         "--backend", default="numpy", help="backend that computes: loops, numpy, numba, cupy or cuda (default numpy)"
@@ -43,20 +43,20 @@ def add_options(parser: ArgumentParser) -> None:
         "--processes",
         type=whole,
         metavar="K",
-        help="number of processes that share each batch, over MPI (default 1, or as many as srun started)",
+        help="number of processes that share each batch, over MPI or NCCL (default 1, or as many as srun started)",
     )
     parser.add_argument(
         "--patience",
         type=number,
         metavar="SECONDS",
-        help="treat a process as hung when a step takes longer than this and longer than any step before it "
+        help="treat a process as hung when a step takes longer than SECONDS and longer than any step before it "
         f"(default {PATIENCE:g})",
     )
 
 
 def add_label(parser: ArgumentParser, default: str) -> None:
     """Add the option that names the column of classes."""
-    what = "column of the CSV file with the classes, by name or by number, counted from 1"
+    what = "column with the classes in the CSV file: its name, or its number counted from 1"
     parser.add_argument("--label", metavar="NAME|NUMBER", help=f"{what} (default: {default})")
 
 

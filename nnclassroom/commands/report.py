@@ -11,7 +11,8 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--out", default="report.html", help="file for the page (default report.html)")
     parser.add_argument("--name", default="", help="your name, for the page")
     parser.add_argument(
-        "--dataset", help="name of a data set, or a CSV file (default: the CC data, or otherwise their stand-in)"
+        "--dataset",
+        help="name of a data set, or a CSV file (default: the credit-card data, or generated data in their place)",
     )
     networks.add_label(parser, "the last")
     parser.add_argument(

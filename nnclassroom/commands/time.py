@@ -16,7 +16,7 @@ def add_options(parser: ArgumentParser) -> None:
     add(
         "--network",
         metavar="LAYERS",
-        help="network whose training steps to compare with PyTorch's and JAX's: 784,300,100,10, as for train",
+        help="network whose training steps to compare with PyTorch's and JAX's: 784,300,100,10, as in train --layers",
     )
     add(
         "--backend",

@@ -47,11 +47,14 @@ def add_options(parser: ArgumentParser) -> None:
     add("--initialiser", help="distribution of the first weights: xavier (default), he, normal or uniform")
     add("--scaling", help="scaling of the inputs: none, normalization or standardization (default)")
     add("--validation", type=number, default=0.0, help="share of the samples kept out of training (default 0)")
-    add("--plan", help="plan that computes an epoch: operations, recorded, … (default: the first that fits)")
+    add(
+        "--plan",
+        help="how to compute an epoch: operations (one by one), recorded (a CUDA graph), … (default: the first that fits)",
+    )
     add(
         "--resume",
         metavar="MODEL",
-        help="model whose training to resume, with its own layers, scaling, optimizer and rates",
+        help="model file from which to resume training, with its layers, scaling, optimizer and rates",
     )
     add("-s", "--seed", type=int, help="seed for the weights, the split and the order of samples (default 0)")
 

@@ -30,7 +30,7 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder for the results; run the same command again to resume",
     )
-    add("--runs", type=whole, default=3, help="number of runs of each kind (default 3)")
+    add("--runs", type=whole, default=3, help="number of runs of each configuration (default 3)")
     add("--epochs", type=whole, default=100, help="number of epochs (default 100)")
     add(
         "--batch-size",
@@ -78,7 +78,12 @@ def add_options(parser: ArgumentParser) -> None:
         default=3.0,
         help="factor by which the first process of cpu+cpu is slowed down (default 3)",
     )
-    add("--cpu-steps", type=whole, default=3, help="number of steps that the CPU trains, once; 0: all (default 3)")
+    add(
+        "--cpu-steps",
+        type=whole,
+        default=3,
+        help="number of steps to train on the CPU, in a single run; 0: all steps, in every run (default 3)",
+    )
     add(
         "--send",
         default="all",
@@ -99,7 +104,7 @@ def add_options(parser: ArgumentParser) -> None:
         type=number,
         default=120.0,
         metavar="SECONDS",
-        help="treat a process as hung when a step takes longer than this and longer than any step before it "
+        help="treat a process as hung when a step takes longer than SECONDS and longer than any step before it "
         "(default 120)",
     )
     add("--only", help=argparse.SUPPRESS)  # one of the runs, in a process of its own

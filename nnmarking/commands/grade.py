@@ -14,14 +14,14 @@ def add_options(parser: ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="MARKS.CSV",
-        help="file for the marks; other files begin with its name",
+        help="file for the marks; the names of the other files begin with its name",
     )
     add("--only", default="", metavar="02,03", help="notebooks or exercises to mark (default: all)")
     add(
         "--due",
         default="",
         metavar="2026-12-01T23:59",
-        help="deadline by this machine's clock; a date alone is the end of that day; later hand-ins are named",
+        help="deadline, in this machine's time zone unless you add one; a date alone means the end of that day",
     )
     add(
         "--late",

@@ -24,7 +24,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--address", help="address of the repository, for links to it (default: pyproject.toml's, if any)"
     )
     parser.add_argument(
-        "--exam", type=Path, metavar="EXAM.TOML", help="file of an examination, whose questions are handed out alone"
+        "--exam", type=Path, metavar="EXAM.TOML", help="file of an examination; hand out only its questions"
     )
     parser.add_argument(
         "--variants", type=whole, default=1, help="number of variants of the examination, one file each (default 1)"
