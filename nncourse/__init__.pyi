@@ -1,9 +1,11 @@
 from . import datasets as datasets
 from . import device as device
+from . import threads as threads
 from .backend import choose as choose
 from .catalogue import find as find
 from .errors import CourseError as CourseError
 from .group import ALONE as ALONE
+from .kernels.dense_epoch import DenseArchitecture as DenseArchitecture
 from .kernels.kernel import Kernel as Kernel
 from .model import metrics as metrics
 from .model.data_parallel import Together as Together
@@ -22,7 +24,6 @@ from .model.optimizers import cosine_decay as cosine_decay
 from .model.optimizers import exponential_decay as exponential_decay
 from .model.optimizers import step_decay as step_decay
 from .model.training import History as History
-from .model.training import ProgressBar as ProgressBar
 from .model.training import evaluate as evaluate
 from .model.training import train as train
 

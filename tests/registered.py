@@ -3,6 +3,7 @@
 import os
 import sys
 import tomllib
+from importlib import metadata as installed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,10 +31,18 @@ def write(folder: Path, groups: dict[str, dict[str, str]]) -> Path:
         line for name, found in groups.items() for line in (f"[{name}]", *(f"{k} = {v}" for k, v in found.items()))
     ]
     for file, text in (
-        ("METADATA", f"Metadata-Version: 2.1\nName: nncourse\nVersion: {about['version']}\n"),
+        ("METADATA", _installed() or f"Metadata-Version: 2.1\nName: nncourse\nVersion: {about['version']}\n"),
         ("entry_points.txt", "\n".join([*lines, ""])),
     ):
         started = metadata / f"{file}.{os.getpid()}"  # several processes begin at once
         started.write_text(text, "utf-8")
         started.replace(metadata / file)
     return folder
+
+
+def _installed() -> str | None:
+    """The metadata that the environment has of the course, with what it requires; None if it has none."""
+    try:
+        return installed.distribution("nncourse").read_text("METADATA")
+    except installed.PackageNotFoundError:
+        return None

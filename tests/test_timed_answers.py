@@ -94,7 +94,7 @@ def on_gpu(answer) -> bool:
 
 
 def test_there_is_an_answer_for_each_exercise():
-    assert list(ANSWERS) == [f"{blank.operation}-{blank.kernel}" for blank in exercises()]
+    assert sorted(ANSWERS) == sorted(f"{blank.operation}-{blank.kernel}" for blank in exercises())
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)

@@ -49,7 +49,7 @@ def add_options(parser: ArgumentParser) -> None:
     add("--validation", type=number, default=0.0, help="share of the samples kept out of training (default 0)")
     add(
         "--plan",
-        help="how to compute an epoch: operations (one by one), recorded (a CUDA graph), … (default: the first that fits)",
+        help="how to compute an epoch: operations (one by one), recorded, … (default: the first that fits)",
     )
     add(
         "--resume",
