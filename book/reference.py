@@ -17,6 +17,7 @@ from nnclassroom.exercises.solutions import file_of, text_of
 from nncourse.catalogue import epoch_topics
 from nncourse.catalogue import topics as topics_of_networks
 from nncourse.errors import CourseError
+from nncourse.kernels import dense_epoch
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
@@ -30,7 +31,7 @@ DRAWN_BY = (
     "cuda_on_cpu/*.h",
 )
 PACKAGES = Path(nncourse.__path__[0]).parent  # where they lie in the book's language
-OF_NETWORKS, OF_EXERCISES = (*topics_of_networks(), *epoch_topics()), exercise_topics()
+OF_NETWORKS, OF_EXERCISES = (*topics_of_networks(), dense_epoch, *epoch_topics()), exercise_topics()
 Titles = Mapping[str, str]  # of notebooks, by the names of their files without .ipynb
 
 
@@ -43,7 +44,7 @@ class Topic:
 
     @property
     def name(self) -> str:
-        """The name of its page: activations, epochs_dense, nb12."""
+        """The name of its page: activations, dense_epoch, nb12."""
         _, rooms = self.module.__name__.split(".", 1)
         return rooms.removeprefix("kernels.").removeprefix("exercises.").replace(".", "_")
 

@@ -357,10 +357,10 @@ def test_a_list_in_columns_in_a_docstring_is_code():
 
 def test_a_page_of_whole_epochs_has_the_cuda_and_c_that_python_launches(tmp_path):
     tree, words = Tree(tmp_path), edition("en").words()
-    reference.write(tree, words, {}, tmp_path / "cache", {"epochs_dense"})
-    page = (tmp_path / "reference" / "epochs_dense.md").read_text("utf-8")
+    reference.write(tree, words, {}, tmp_path / "cache", {"dense_epoch"})
+    page = (tmp_path / "reference" / "dense_epoch.md").read_text("utf-8")
     for file in ("dense_plain.c", "dense_one_kernel.cu"):
-        source = (ROOT / "nncourse" / "epochs" / file).read_text("utf-8")
+        source = (ROOT / "fused_epochs" / file).read_text("utf-8")
         assert page.count(source.rstrip("\n")) == 1
     others = [topic for topic in reference.topics() if topic.name in ("dense", "cost")]
     assert [reference.called(topic, words) for topic in others] == [[], []]

@@ -58,11 +58,11 @@ def text_of(kernel: Kernel) -> str:
 def file_of(where: str) -> Path:
     """The file of `kernels/dense.py:12`, which names it from its package or from the folder above its own.
 
-    CourseError if neither package has it.
+    CourseError if no package has it.
     """
     name = where.partition(":")[0]
     packages = Path(__file__).parents[2]
-    for folder in (packages / "nncourse", packages / "nnclassroom"):
+    for folder in (packages / "nncourse", packages / "nnclassroom", packages):
         for path in (found for pattern in (name, f"*/{name}") for found in folder.glob(pattern)):
             return path
     raise CourseError(f"{where}: there is no function to show")
