@@ -6,6 +6,7 @@ A network with the layer is made from what `wanted` of its word shows, so a new 
 import json
 import re
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -271,6 +272,15 @@ def samples(network=None, count=20):
     return X, np.eye(n_out, dtype=np.float32)[np.argmax(X.reshape(count, -1)[:, :n_out], axis=1)]
 
 
+def test_every_module_with_a_registered_layer_is_in_modules():
+    files_with = {path.stem for path in Path(registry.__file__).parent.glob("*.py") if registers(path)}
+    assert files_with == set(registry.MODULES)
+
+
+def registers(path: Path) -> bool:
+    return bool(re.search(r"(?m)^@registry\.layer\(", path.read_text("utf-8"))) and path.stem != "registry"
+
+
 # ---- words and first values
 
 
@@ -490,11 +500,28 @@ def test_the_command_line_trains_resumes_and_tests_it(text, table, tmp_path, cap
         capsys, "train", *of, "--layers", text, "--activation", "tanh", "--epochs", 2, "--model", model
     )
     assert status == 0 and "cost" in said, said
+    at_once = (
+        "train",
+        *of,
+        "--layers",
+        text,
+        "--activation",
+        "tanh",
+        "--epochs",
+        3,
+        "--model",
+        tmp_path / "at_once.npz",
+    )
+    assert command(capsys, *at_once)[0] == 0
+    whole = files.load(tmp_path / "at_once.npz").network
     again = ("train", *of, "--resume", model, "--epochs", 1, "--model", after)
     for layers in ((), ("--layers", text), ("--layers", text.replace(",", ", "))):
         status, said = command(capsys, *again, *layers)
         assert status == 0, said
         assert files.load(after).provenance["epochs"] == 3
+        resumed = files.load(after).network
+        assert np.array_equal(resumed.flat_parameters, whole.flat_parameters), "it goes on as if it had never stopped"
+        assert np.array_equal(resumed.flat_statistics, whole.flat_statistics)
         assert files.load(after).network.activations == make_network(text, "tanh").activations
     for other in ("4,3", "4,6,3", text.replace("6", "7"), text.replace(",", ",gain,", 1), "4,7,scaleshift,3"):
         if other != text:

@@ -17,7 +17,6 @@ EPSILON = 1e-5  # added to a variance
 
 @registry.layer(
     "layernorm",
-    label="layernorm",
     word="layernorm",
     wanted="layernorm, without numbers",
     below=lambda shape: {"n": shape[-1]},
