@@ -13,7 +13,13 @@ def added(group: str, package: str) -> ModuleType | str:
     """The module that a package has registered in this group, or in words why there is none."""
     if not find_spec(package):
         return f"the package {package} is missing here"
+    module = registered(group, package)
+    return module or f"{package} is not registered in this environment, which is older: run make setup"
+
+
+def registered(group: str, name: str) -> ModuleType | None:
+    """The module that the distribution registers by this name; None where it was installed before the name came."""
     with contextlib.suppress(PackageNotFoundError):
-        for found in distribution("nncourse").entry_points.select(group=group, name=package):
+        for found in distribution("nncourse").entry_points.select(group=group, name=name):
             return import_module(found.module)
-    return f"{package} is not registered in this environment, which is older: run make setup"
+    return None

@@ -91,13 +91,13 @@ def _parsed(arguments: list[str]) -> Namespace:
 
 def module_of(command: str) -> ModuleType:
     """The module of a command. CourseError for one whose package is missing here, or not registered."""
-    from importlib.metadata import entry_points  # here: few commands need it, and it is slow
+    from nncourse.entry_points import registered  # here: few commands need it, and it is slow
 
     package = ELSEWHERE.get(command)
     if package is None:
         return import_module(f"nnclassroom.commands.{command}")
     if not find_spec(package):
         raise CourseError(f"{command} needs the package {package}, which is missing here: install the whole course")
-    for found in entry_points(group=GROUP, name=command.replace(" --", "-")):
-        return import_module(found.module)
+    if module := registered(GROUP, command.replace(" --", "-")):
+        return module
     raise CourseError(f"{command} is not registered in this environment, which is older: run make setup")
