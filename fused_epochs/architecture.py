@@ -5,7 +5,6 @@ import re
 from dataclasses import dataclass
 from math import prod
 
-from nncourse.calls import Array
 from nncourse.errors import CourseError
 from nncourse.kernels.dense_epoch import DenseArchitecture, views
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
@@ -250,8 +249,9 @@ class Rule:
 
 def architecture_of(network: Network) -> DenseArchitecture | ConvolutionalArchitecture:
     """The network without its parameters, for kernels of fused epochs. Raises CourseError for other networks."""
-    chain = chain_of(network) if is_chain(network) else None
-    found = chain and (chain.dense if network.is_dense else chain.convolutional)
+    if network.is_dense:
+        return DenseArchitecture.of(network)
+    found = chain_of(network).convolutional if is_chain(network) else None
     if not found:
         wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
         raise CourseError(f"wanted {wanted}, for a fused epoch; got {network.in_words}")
@@ -277,12 +277,6 @@ def chain_of(network: Network) -> ChainArchitecture:
 def chain_of_dense(dense: DenseArchitecture) -> ChainArchitecture:
     """The same network as a chain."""
     return ChainArchitecture(dense.sizes[:1], tuple(map(Neurons, dense.sizes[1:])), dense.activations, dense.cost)
-
-
-def with_parameters(architecture: DenseArchitecture, parameters: Array) -> Network:
-    """A dense network whose weights and biases are views into a flat vector."""
-    pairs = zip(architecture.views(parameters), architecture.activations, strict=True)
-    return Network([Dense(W, b, name) for (W, b), name in pairs], architecture.cost, flat_parameters=parameters)
 
 
 def _letter(layer: Layer) -> str:

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fused_epochs.architecture import ConvolutionalArchitecture, Filters, with_parameters
+from fused_epochs.architecture import ConvolutionalArchitecture, Filters
 from fused_epochs.convolutional import convolutional_sgd_epoch
 from nnclassroom.judge.check import check
 from nncourse import device
 from nncourse.backend import choose
-from nncourse.model.layers import StepPosition
+from nncourse.model.layers import Dense, StepPosition
+from nncourse.model.network import Network
 from nncourse.model.optimizers import SGD
 from nncourse.model.plans import train_step_by_step
 
@@ -54,7 +55,10 @@ def example(network, n, seed=0):
 def steps(parameters, architecture, X, Y, batch, rate, backend=None):
     """dense_sgd_epoch by a backend's separate operations: a training step for each batch, in place."""
     backend = backend or choose("cuda" if device.on_gpu(parameters) else "numpy")
-    train_step_by_step(with_parameters(architecture, parameters), X, Y, batch, rate, backend, SGD(), StepPosition())
+    pairs = zip(architecture.views(parameters), architecture.activations, strict=True)
+    layers = [Dense(W, b, name) for (W, b), name in pairs]
+    network = Network(layers, architecture.cost, flat_parameters=parameters)
+    train_step_by_step(network, X, Y, batch, rate, backend, SGD(), StepPosition())
     return parameters
 
 
