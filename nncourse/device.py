@@ -18,6 +18,7 @@ import numpy as np
 
 from nncourse.threads import Threads, cores, granted
 
+Array = Any  # a NumPy array on the CPU, a CuPy array on a GPU
 SHARED = 0.1  # of this thread's CPU time: if other threads computed for longer, the work was shared
 
 

@@ -32,7 +32,7 @@ kernel in place of each method.
 from collections.abc import Mapping
 from typing import Any
 
-Array = Any  # a NumPy array on the CPU, a CuPy array on a GPU
+from nncourse.device import Array
 
 # The activations, and what one of their outputs is computed from: a number of Z, or a row.
 ACTIVATIONS

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nncourse import device as devices
-from nncourse.calls import Array
+from nncourse.device import Array
 from nncourse.errors import CourseError, refuse_unknown
 
 WAYS = ("all", "batch")
