@@ -71,7 +71,7 @@ def file_of(where: str) -> Path:
 def _python_text(where: str) -> str:
     """The function that begins at `kernels/file.py:line`, without its decorators."""
     text = file_of(where).read_text("utf-8")
-    return ast.get_source_segment(text, _function(ast.parse(text), where))
+    return _shown(text, _function(ast.parse(text), where))
 
 
 def _function(tree: ast.Module, where: str) -> ast.FunctionDef:
@@ -87,13 +87,24 @@ def _standing_alone(kernel: Kernel) -> str:
     whole = file_of(kernel.where).read_text("utf-8")
     tree = ast.parse(whole)
     function = _function(tree, kernel.where)
-    lines = ast.get_source_segment(whole, function).splitlines()
-    head = function.body[0].lineno - function.lineno
-    signature = "\n".join(lines[:head]).replace(f"def {function.name}(", f"def {kernel.operation.name}(", 1)
-    for default in [each for each in function.args.defaults if isinstance(each, ast.Name)]:
-        signature = signature.replace(f"={default.id}", f"={_constants(tree)[default.id]}")
-    used = (textwrap.indent(ast.get_source_segment(whole, node), "    ") for node in _used(tree, function))
-    return "\n".join([signature, *used, *lines[head:]])
+    function.args.defaults = [
+        ast.Constant(_constants(tree)[each.id]) if isinstance(each, ast.Name) else each for each in function.args.defaults
+    ]
+    used = (_shown(whole, node) for node in _used(tree, function))
+    head, _, body = _shown(whole, function, kernel.operation.name).partition("\n")
+    return "\n".join([head, *(textwrap.indent(each, "    ") for each in used), body])
+
+
+def _shown(whole: str, node: ast.stmt, name: str = "") -> str:
+    """A part of a file as readers see it: a function without its annotations, which name types that a notebook lacks."""
+    text = ast.get_source_segment(whole, node) or ""
+    if not isinstance(node, ast.FunctionDef):
+        return text
+    for argument in ast.walk(node.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    body = text.splitlines()[node.body[0].lineno - node.lineno :]
+    return "\n".join([f"def {name or node.name}({ast.unparse(node.args)}):", *body])
 
 
 def _used(tree: ast.Module, function: ast.FunctionDef) -> list[ast.stmt]:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from cuda_on_cpu.text import CudaSource
+from nncourse.device import Array
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial
 
 ALPHA = 0.01  # the slope of leaky ReLU below zero
+Formula = Callable[[float], float]  # of one number
 SOURCE = cuda_beside(__file__, f"ALPHA={ALPHA}f")
 
 
@@ -32,7 +34,12 @@ def activations_among(operations: Mapping[str, Operation]) -> dict[str, str]:
 
 
 def elementwise(
-    name: str, formula: str, reference: Callable, equation: str = "", flops: int = 1, source: CudaSource = SOURCE
+    name: str,
+    formula: str,
+    reference: Callable[[Array], Array],
+    equation: str = "",
+    flops: int = 1,
+    source: CudaSource = SOURCE,
 ) -> Operation:
     """An operation that computes a from z element by element; its CUDA kernel is <name>_naive of the .cu text."""
     operation = Operation(
@@ -50,10 +57,10 @@ def elementwise(
     return operation
 
 
-def over_elements(formula: Callable) -> Callable:
+def over_elements(formula: Formula) -> Callable[[Array], Array]:
     """A kernel that applies the formula to each element in turn."""
 
-    def loops(z):
+    def loops(z: Array) -> Array:
         a = np.empty_like(z)
         numbers, results = z.reshape(-1), a.reshape(-1)
         for i in range(numbers.size):
@@ -63,10 +70,10 @@ def over_elements(formula: Callable) -> Callable:
     return loops
 
 
-def on_numbers(operation: Operation) -> Callable:
+def on_numbers(operation: Operation) -> Callable[[Formula], Formula]:
     """Decorator that registers a formula for one number as the kernels `loops` and, compiled, `numba`."""
 
-    def register(formula: Callable) -> Callable:
+    def register(formula: Formula) -> Formula:
         compiled = jit.at_first_call(lambda: jit.jit(over_elements(jit.jit(formula))))
         operation.kernel("loops", device="cpu", written=formula)(over_elements(formula))
         operation.kernel("numba", device="cpu", written=formula)(compiled)
@@ -82,22 +89,22 @@ identity_derivative = elementwise("identity_derivative", "a = 1", reference=np.o
 
 
 @on_numbers(identity)
-def identity_of(z):
+def identity_of(z: float) -> float:
     return z
 
 
 @identity.array_kernel
-def identity_array(z):
+def identity_array(z: Array) -> Array:
     return z.copy()
 
 
 @on_numbers(identity_derivative)
-def identity_slope(z):
+def identity_slope(z: float) -> float:
     return 1.0
 
 
 @identity_derivative.array_kernel
-def identity_slope_array(z):
+def identity_slope_array(z: Array) -> Array:
     return np.ones_like(z)
 
 
@@ -108,29 +115,29 @@ step_derivative = elementwise("step_derivative", "a = 0", reference=np.zeros_lik
 
 
 @on_numbers(step)
-def step_of(z):
+def step_of(z: float) -> float:
     return 1.0 if z > 0 else 0.0
 
 
 @step.array_kernel
-def step_array(z):
+def step_array(z: Array) -> Array:
     return (z > 0).astype(z.dtype)
 
 
 @on_numbers(step_derivative)
-def step_slope(z):
+def step_slope(z: float) -> float:
     return 0.0
 
 
 @step_derivative.array_kernel
-def step_slope_array(z):
+def step_slope_array(z: Array) -> Array:
     return np.zeros_like(z)
 
 
 # ---- sigmoid (2a): exp(−z) overflows for very negative z, so each sign has a formula of its own; tanh needs none
 
 
-def _sigmoid_reference(z):
+def _sigmoid_reference(z: Array) -> Array:
     small = np.exp(-np.abs(z))  # at most 1
     return np.where(z >= 0, 1, small) / (1 + small)
 
@@ -145,25 +152,25 @@ sigmoid_derivative = elementwise(
 
 
 @on_numbers(sigmoid)
-def sigmoid_of(z):
+def sigmoid_of(z: float) -> float:
     if z >= 0:
         return 1 / (1 + math.exp(-z))
     return math.exp(z) / (1 + math.exp(z))
 
 
 @sigmoid.array_kernel
-def sigmoid_array(z):
+def sigmoid_array(z: Array) -> Array:
     return 0.5 * np.tanh(0.5 * z) + 0.5
 
 
 @on_numbers(sigmoid_derivative)
-def sigmoid_slope(z):
+def sigmoid_slope(z: float) -> float:
     small = math.exp(-abs(z))
     return small / ((1 + small) * (1 + small))
 
 
 @sigmoid_derivative.array_kernel
-def sigmoid_slope_array(z):
+def sigmoid_slope_array(z: Array) -> Array:
     a = 0.5 * np.tanh(0.5 * z) + 0.5
     return a * (1 - a)
 
@@ -175,22 +182,22 @@ tanh_derivative = elementwise("tanh_derivative", "a = 1 − tanh²(z)", referenc
 
 
 @on_numbers(tanh)
-def tanh_of(z):
+def tanh_of(z: float) -> float:
     return math.tanh(z)
 
 
 @tanh.array_kernel
-def tanh_array(z):
+def tanh_array(z: Array) -> Array:
     return np.tanh(z)
 
 
 @on_numbers(tanh_derivative)
-def tanh_slope(z):
+def tanh_slope(z: float) -> float:
     return 1 - math.tanh(z) ** 2
 
 
 @tanh_derivative.array_kernel
-def tanh_slope_array(z):
+def tanh_slope_array(z: Array) -> Array:
     a = np.tanh(z)
     return 1 - a * a
 
@@ -204,12 +211,12 @@ relu_derivative = elementwise(
 
 
 @on_numbers(relu)
-def relu_of(z):
+def relu_of(z: float) -> float:
     return max(z, 0.0)
 
 
 @relu.array_kernel
-def relu_array(z):
+def relu_array(z: Array) -> Array:
     return np.maximum(z, 0)
 
 
@@ -227,22 +234,22 @@ leaky_relu_derivative = elementwise(
 
 
 @on_numbers(leaky_relu)
-def leaky_relu_of(z):
+def leaky_relu_of(z: float) -> float:
     return z if z > 0 else ALPHA * z
 
 
 @leaky_relu.array_kernel
-def leaky_relu_array(z):
+def leaky_relu_array(z: Array) -> Array:
     return np.maximum(z, ALPHA * z)
 
 
 @on_numbers(leaky_relu_derivative)
-def leaky_relu_slope(z):
+def leaky_relu_slope(z: float) -> float:
     return 1.0 if z > 0 else ALPHA
 
 
 @leaky_relu_derivative.array_kernel
-def leaky_relu_slope_array(z):
+def leaky_relu_slope_array(z: Array) -> Array:
     return (1 - ALPHA) * (z > 0).astype(z.dtype) + ALPHA
 
 
@@ -255,12 +262,12 @@ softplus_derivative = elementwise("softplus_derivative", "a = σ(z)", reference=
 
 
 @on_numbers(softplus)
-def softplus_of(z):
+def softplus_of(z: float) -> float:
     return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
 
 
 @softplus.array_kernel
-def softplus_array(z):
+def softplus_array(z: Array) -> Array:
     return np.maximum(z, 0) + np.log1p(np.exp(-np.abs(z)))
 
 
@@ -270,7 +277,7 @@ softplus_derivative.array_kernel(sigmoid_array)
 # ---- softmax: each sample's outputs are positive and sum to 1; subtracting the largest z first avoids overflow
 
 
-def _softmax_reference(Z):
+def _softmax_reference(Z: Array) -> Array:
     return np.exp(Z - np.logaddexp.reduce(Z, axis=1)[:, None])
 
 
@@ -289,7 +296,7 @@ softmax = Operation(
 
 
 @softmax.loops_kernel
-def softmax_loops(Z):
+def softmax_loops(Z: Array) -> Array:
     batch, n = Z.shape
     A = np.empty_like(Z)
     for i in range(batch):
@@ -306,7 +313,7 @@ def softmax_loops(Z):
 
 
 @softmax.array_kernel
-def softmax_array(Z):
+def softmax_array(Z: Array) -> Array:
     exponentials = np.exp(Z - Z.max(axis=1, keepdims=True))
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
@@ -318,7 +325,7 @@ softmax.cuda_kernel("tree", SOURCE, block=128, grid=("batch",))
 # product of that matrix with a gradient: the delta, which (4a) gives for the other activations.
 
 
-def _softmax_delta_reference(G, A):
+def _softmax_delta_reference(G: Array, A: Array) -> Array:
     """G[i] times the slope of softmax, the matrix diag(A[i]) − A[i] A[i]ᵀ."""
     return np.einsum("ij,ij->ij", A, G) - np.einsum("ij,ik,ik->ij", A, A, G, optimize=True)
 
@@ -338,7 +345,7 @@ softmax_delta = Operation(
 
 
 @softmax_delta.loops_kernel
-def softmax_delta_loops(G, A):
+def softmax_delta_loops(G: Array, A: Array) -> Array:
     batch, n = G.shape
     D = np.empty_like(G)
     for i in range(batch):
@@ -351,7 +358,7 @@ def softmax_delta_loops(G, A):
 
 
 @softmax_delta.array_kernel
-def softmax_delta_array(G, A):
+def softmax_delta_array(G: Array, A: Array) -> Array:
     return A * (G - (G * A).sum(axis=1, keepdims=True))
 
 

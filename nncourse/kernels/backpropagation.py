@@ -6,8 +6,9 @@ gradients from deltas, take the mean over the batch.
 
 import numpy as np
 
+from nncourse.device import Array
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Mistakes, Trial
 
 output_delta = Operation(
     "output_delta",
@@ -19,7 +20,7 @@ output_delta = Operation(
 )
 
 
-def _mistakes_on_the_way_down(place, D, W, S):
+def _mistakes_on_the_way_down(place: tuple[int, ...], D: Array, W: Array, S: Array) -> Mistakes:
     yield "this is D W alone, without the factor S", D @ W
     if W.shape[0] == W.shape[1]:
         yield "this is (D Wᵀ) ⊙ S, with W turned: on the way back neuron k gets D[i, j] W[j, k]", (D @ W.T) * S
@@ -48,7 +49,7 @@ bias_gradient = Operation(
 )
 
 
-def _mistakes_of_weights(place, D, A):
+def _mistakes_of_weights(place: tuple[int, ...], D: Array, A: Array) -> Mistakes:
     batch, n_out = D.shape
     yield "D is read here as if its rows were as long as the batch", D.reshape(n_out, batch) @ A / batch
 
@@ -65,7 +66,7 @@ weight_gradient = Operation(
 
 
 @output_delta.loops_kernel
-def output_delta_loops(G, S):
+def output_delta_loops(G: Array, S: Array) -> Array:
     D = np.empty_like(G)
     g, s, d = G.reshape(-1), S.reshape(-1), D.reshape(-1)
     for i in range(d.size):
@@ -74,12 +75,12 @@ def output_delta_loops(G, S):
 
 
 @output_delta.array_kernel
-def output_delta_array(G, S):
+def output_delta_array(G: Array, S: Array) -> Array:
     return G * S
 
 
 @hidden_delta.loops_kernel
-def hidden_delta_loops(D, W, S):
+def hidden_delta_loops(D: Array, W: Array, S: Array) -> Array:
     """Neuron k of the layer below gets Σ_j D[i, j] W[j, k], its share of the deltas above."""
     batch, n_out = D.shape
     n_in = W.shape[1]
@@ -94,14 +95,14 @@ def hidden_delta_loops(D, W, S):
 
 
 @hidden_delta.array_kernel
-def hidden_delta_array(D, W, S):
+def hidden_delta_array(D: Array, W: Array, S: Array) -> Array:
     D_below = D @ W
     D_below *= S
     return D_below
 
 
 @bias_gradient.loops_kernel
-def bias_gradient_loops(D):
+def bias_gradient_loops(D: Array) -> Array:
     batch, n_out = D.shape
     db = np.zeros(n_out, D.dtype)
     for i in range(batch):
@@ -113,12 +114,12 @@ def bias_gradient_loops(D):
 
 
 @bias_gradient.array_kernel
-def bias_gradient_array(D):
+def bias_gradient_array(D: Array) -> Array:
     return D.sum(axis=0) / len(D)
 
 
 @weight_gradient.loops_kernel
-def weight_gradient_loops(D, A):
+def weight_gradient_loops(D: Array, A: Array) -> Array:
     """The delta of neuron j times the activation of neuron k below, averaged over the batch."""
     batch, n_out = D.shape
     n_in = A.shape[1]
@@ -134,7 +135,7 @@ def weight_gradient_loops(D, A):
 
 
 @weight_gradient.array_kernel
-def weight_gradient_array(D, A):
+def weight_gradient_array(D: Array, A: Array) -> Array:
     dW = D.T @ A
     dW /= len(D)
     return dW

@@ -2,26 +2,28 @@
 
 import numpy as np
 
+from nncourse.device import Array
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Trial
 
 
-def _classes(rng, shape, sizes):
+def _classes(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     """Random classes, as labels or predictions."""
     return rng.integers(0, sizes["classes"], shape, dtype=np.int32)
 
 
-def _truth(labels, predictions, classes):
+def _truth(labels: Array, predictions: Array, classes: int) -> Array:
     M = np.zeros((classes, classes), np.int64)
     np.add.at(M, (labels, predictions), 1)
     return M
 
 
-def _times(count) -> str:
+def _times(count: int) -> str:
     return "1 time" if count == 1 else f"{count} times"
 
 
-def _occurs(labels, predictions, label, prediction) -> str:
+def _occurs(labels: Array, predictions: Array, label: int, prediction: int) -> str:
     """The counts of a pair and of the exchanged pair, which may have been counted in its place."""
     M = _truth(labels, predictions, 1 + max(label, prediction, labels.max(), predictions.max()))
     said = f"the pair of label {label} and prediction {prediction} occurs {_times(M[label, prediction])}"
@@ -52,7 +54,7 @@ confusion_matrix = Operation(
 
 
 @confusion_matrix.loops_kernel
-def loops(labels, predictions, classes):
+def loops(labels: Array, predictions: Array, classes: int) -> Array:
     M = np.zeros((classes, classes), np.int32)
     for i in range(labels.size):
         M[labels[i], predictions[i]] += 1
@@ -60,7 +62,7 @@ def loops(labels, predictions, classes):
 
 
 @confusion_matrix.array_kernel
-def array(labels, predictions, classes):
+def array(labels: Array, predictions: Array, classes: int) -> Array:
     """Encode each pair (label, prediction) as one number, and count the numbers."""
     counts = np.bincount(labels * classes + predictions, minlength=classes * classes)
     return counts.reshape(classes, classes).astype(np.int32)
@@ -73,7 +75,7 @@ confusion_matrix.cuda_kernel("atomic", SOURCE, over=("n",))
 # ---- measures of each class from the confusion matrix. If a denominator is 0, the quotient is 0.
 
 
-def _counts(rng, shape, sizes):
+def _counts(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     """A confusion matrix in which some classes are absent, some never predicted, and some both; some occur once."""
     most = int(10 ** rng.uniform(0.5, 8)) // shape[0] + 2  # so that sums fit into 32 bits
     M = rng.integers(0, most, shape, dtype=np.int32)
@@ -86,11 +88,11 @@ def _counts(rng, shape, sizes):
     return M
 
 
-def _quotient(above, below):
+def _quotient(above: Array, below: Array) -> Array:
     return np.divide(above, below, out=np.zeros(len(above)), where=below > 0)
 
 
-def _sums(place, M) -> str:
+def _sums(place: tuple[int, ...], M: Array) -> str:
     """The sums for a class."""
     j = place[0]
     return f"M[{j}, {j}] is {int(M[j, j])}, row {j} adds up to {int(M[j].sum())}, column {j} to {int(M[:, j].sum())}"
@@ -132,7 +134,7 @@ f1 = Operation(
 
 
 @precision.loops_kernel
-def precision_loops(M):
+def precision_loops(M: Array) -> Array:
     P = np.zeros(len(M), np.float32)
     for j in range(len(M)):
         taken = 0
@@ -144,13 +146,13 @@ def precision_loops(M):
 
 
 @precision.array_kernel
-def precision_array(M):
+def precision_array(M: Array) -> Array:
     """If a column's sum is 0, so is its diagonal element, and dividing by 1 gives 0."""
     return (M.diagonal() / np.maximum(M.sum(axis=0), 1)).astype(np.float32)
 
 
 @recall.loops_kernel
-def recall_loops(M):
+def recall_loops(M: Array) -> Array:
     R = np.zeros(len(M), np.float32)
     for i in range(len(M)):
         there = 0
@@ -162,12 +164,12 @@ def recall_loops(M):
 
 
 @recall.array_kernel
-def recall_array(M):
+def recall_array(M: Array) -> Array:
     return (M.diagonal() / np.maximum(M.sum(axis=1), 1)).astype(np.float32)
 
 
 @f1.loops_kernel
-def f1_loops(M):
+def f1_loops(M: Array) -> Array:
     F = np.zeros(len(M), np.float32)
     for i in range(len(M)):
         both = 0
@@ -179,7 +181,7 @@ def f1_loops(M):
 
 
 @f1.array_kernel
-def f1_array(M):
+def f1_array(M: Array) -> Array:
     """2 TP + FP + FN is the sum of the class's row plus the sum of its column."""
     return (2 * M.diagonal() / np.maximum(M.sum(axis=0) + M.sum(axis=1), 1)).astype(np.float32)
 

@@ -5,18 +5,22 @@ An image is padded with zeros: `before` rows and columns before the first, `afte
 flipped: this is a cross-correlation, which all libraries for neural networks call a convolution.
 """
 
+from typing import Any
+
 import numpy as np
 
+from nncourse.device import Array
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Budget, Limit, Trial, sizes_named
+from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial, sizes_named
 
 # Elements of the copied windows that `numpy` and `cupy` hold at a time: 1 MB stays in a CPU's cache; a GPU needs large
 # matrices and few launches.
 _sizes = sizes_named("batch c_in h_in w_in c_out k stride before after")
 
 
-def _truth(A, W, b, stride, before, after):
+def _truth(A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> Array:
     """All windows of the padded image as one view, multiplied by all filters."""
     k = W.shape[-1]
     padded = np.pad(A, ((0, 0), (0, 0), (before, after), (before, after)))
@@ -24,16 +28,16 @@ def _truth(A, W, b, stride, before, after):
     return np.einsum("scyxij,ocij->soyx", windows, W) + b[:, None, None]
 
 
-def _flops(batch, c_in, h_in, w_in, c_out, k, stride, before, after, h_out, w_out):
+def _flops(batch: int, c_in: int, c_out: int, k: int, h_out: int, w_out: int, **others: int) -> int:
     return 2 * batch * c_out * h_out * w_out * c_in * k * k
 
 
-def _sizes_to_time(device):
+def _sizes_to_time(device: str) -> Sizes:
     """On the CPU the digits CNN's second layer; on a GPU the layers of ResNet-34 that have 64 filters."""
     return _sizes(*((128, 64, 37, 50, 64, 3, 1, 1, 1) if device == "gpu" else (32, 4, 28, 28, 4, 2, 1, 0, 1)))
 
 
-def _draw(rng):
+def _draw(rng: np.random.Generator) -> Sizes:
     """A small convolution: strides of 1 to 3, even and odd filters, different padding before and after."""
     batch, c_in, c_out = rng.integers(1, 6, 3).tolist()
     h_in, w_in = rng.integers(1, 21, 2).tolist()
@@ -42,7 +46,7 @@ def _draw(rng):
     return _sizes(batch, c_in, h_in, w_in, c_out, k, stride, before, after)
 
 
-def _which_window(place, A, W, b, stride, before, after):
+def _which_window(place: tuple[int, ...], A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> str:
     top, left = (at * stride - before for at in place[2:])
     return f"that window begins in row {top}, column {left} of the image"
 
@@ -53,7 +57,7 @@ NO_STRIDE = "this is what windows one pixel apart give: the stride is left out"
 EXCHANGED = "`before` and `after` are exchanged here"
 
 
-def _mistakes(place, A, W, b, stride, before, after):
+def _mistakes(place: tuple[int, ...], A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> Mistakes:
     h_out, w_out = ((side + before + after - W.shape[-1]) // stride + 1 for side in A.shape[2:])
     yield TURNED, _truth(A, W[:, :, ::-1, ::-1], b, stride, before, after)
     yield TRANSPOSED, _truth(A, W.swapaxes(2, 3), b, stride, before, after)
@@ -121,7 +125,7 @@ convolution_forward = Operation(
 
 
 @convolution_forward.kernel("loops", device="cpu")
-def loops(A, W, b, stride, before, after):
+def loops(A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> Array:
     """The equation written out; places outside the image add nothing."""
     batch, c_in, h_in, w_in = A.shape
     c_out, k = W.shape[0], W.shape[3]
@@ -144,7 +148,7 @@ def loops(A, W, b, stride, before, after):
 
 
 @convolution_forward.array_kernel
-def array(A, W, b, stride, before, after):
+def array(A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> Array:
     """The windows are copied into columns, by k² slices of the images; filters times columns is a matrix product.
 
     The columns have about k² times as many elements as the images. So they are made for a few samples at a time, or for
@@ -177,7 +181,7 @@ def array(A, W, b, stride, before, after):
 
 
 @convolution_forward.kernel("numba", device="cpu", compiled=True)
-def fused(A, W, b, stride, before, after):
+def fused(A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> Array:
     """One image at a time, which stays in the cache; long loops without tests, for SIMD instructions.
 
     The padded image is split by stride: `dealt[c, i, j]` has every stride-th row from row i on, and every stride-th
@@ -231,7 +235,7 @@ SOURCE = cuda_beside(__file__)
 convolution_forward.cuda_kernel("naive", SOURCE)
 convolution_forward.cuda_kernel("shared", SOURCE, block=(16, 16), grid=("batch * c_out", TILES_DOWN, TILES_ACROSS))
 GROUPS = "batch * ((c_out + 7) // 8)"  # of 8 filters
-BY_GROUPS = {"grid": (GROUPS, TILES_DOWN, TILES_ACROSS), "constants": {"filters": "W"}}
+BY_GROUPS: dict[str, Any] = {"grid": (GROUPS, TILES_DOWN, TILES_ACROSS), "constants": {"filters": "W"}}
 convolution_forward.cuda_kernel("constant", SOURCE, block=(16, 16), **BY_GROUPS)
 
 TILES = cuda_beside(__file__, name="convolution_tiles", before=(ON_TILES,))

@@ -5,17 +5,20 @@ with respect to the input is a sum, which the layer below multiplies by its slop
 """
 
 import functools
+from collections.abc import Sequence
 from math import ceil
+from typing import Any
 
 import numpy as np
 
-from nncourse.device import array_module, multiprocessors, on_gpu
+from nncourse.device import Array, array_module, multiprocessors, on_gpu
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.convolution import EXCHANGED, NO_STRIDE, TRANSPOSED, TURNED
 from nncourse.kernels.convolution import convolution_forward as forward
 from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.kernel import launching
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Budget, Trial, shared_sum, sizes_named
+from nncourse.kernels.trial import Budget, Mistakes, Trial, shared_sum, sizes_named
 
 OUT = (
     "where h_out = (h_in + before + after - k) // stride + 1, w_out = (w_in + before + after - k) // stride + 1, "
@@ -25,7 +28,7 @@ LARGE_STRIDES = [
     dict(zip(forward.shapes.free_names, sizes, strict=True))
     for sizes in ((1, 2, 19, 11, 2, 6, 5, 4, 6), (2, 1, 13, 8, 3, 2, 7, 1, 0))
 ]
-LIKE_FORWARD = {
+LIKE_FORWARD: dict[str, Any] = {
     "tolerance": 16.0,
     "edge_cases": ("zeros", "large"),  # kernels may put zeros between the deltas, and ∞ · 0 is NaN
     "sizes_to_check": [*forward.trial.sizes_to_check, *LARGE_STRIDES],
@@ -35,14 +38,14 @@ LIKE_FORWARD = {
 }
 
 
-def _weight_gradient_truth(D, A, k, stride, before, after):
+def _weight_gradient_truth(D: Array, A: Array, k: int, stride: int, before: int, after: int) -> Array:
     """All windows of the padded image as one view, each times its delta."""
     padded = np.pad(A, ((0, 0), (0, 0), (before, after), (before, after)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(2, 3))[:, :, ::stride, ::stride]
     return np.einsum("soyx,scyxij->ocij", D, windows) / len(D)
 
 
-def _input_gradient_truth(D, W, h_in, w_in, stride, before, after):
+def _input_gradient_truth(D: Array, W: Array, h_in: int, w_in: int, stride: int, before: int, after: int) -> Array:
     """The deltas with stride − 1 zeros between them and k − 1 around, correlated with the filters turned around."""
     k, (h_out, w_out) = W.shape[-1], D.shape[2:]
     apart = np.zeros((*D.shape[:2], h_in + before + after + k - 1, w_in + before + after + k - 1))
@@ -52,20 +55,24 @@ def _input_gradient_truth(D, W, h_in, w_in, stride, before, after):
     return G[:, :, before : before + h_in, before : before + w_in]
 
 
-def _listed(rows, columns):
+def _listed(rows: Sequence[int], columns: Sequence[int]) -> str:
     """The first of some rows and columns in words: rows 0, 2, 4, 6, … and column 1."""
     first = [", ".join([*map(str, numbers[:4]), *["…"] * (len(numbers) > 4)]) for numbers in (rows, columns)]
     down = f"rows {first[0]}" if len(rows) > 1 else f"row {first[0]}"
     return f"{down} and columns {first[1]}" if len(columns) > 1 else f"{down} and column {first[1]}"
 
 
-def _what_a_weight_meets(place, D, A, k, stride, before, after):
+def _what_a_weight_meets(
+    place: tuple[int, ...], D: Array, A: Array, k: int, stride: int, before: int, after: int
+) -> str:
     rows, columns = (range(at, at + stride * count, stride) for at, count in zip(place[2:], D.shape[2:], strict=True))
     of = "the padded image" if before or after else "the image"
     return f"that weight meets {_listed(rows, columns)} of {of}"
 
 
-def _mistakes_of_weights(place, D, A, k, stride, before, after):
+def _mistakes_of_weights(
+    place: tuple[int, ...], D: Array, A: Array, k: int, stride: int, before: int, after: int
+) -> Mistakes:
     gradient = _weight_gradient_truth(D, A, k, stride, before, after)
     yield TURNED, gradient[:, :, ::-1, ::-1]
     yield TRANSPOSED, gradient.swapaxes(2, 3)
@@ -75,7 +82,7 @@ def _mistakes_of_weights(place, D, A, k, stride, before, after):
     yield NO_STRIDE, np.einsum("soyx,scyxij->ocij", D, windows[:, :, : D.shape[2], : D.shape[3]]) / len(D)
 
 
-def _windows_with(place, shape, k, stride, before):
+def _windows_with(place: tuple[int, ...], shape: tuple[int, ...], k: int, stride: int, before: int) -> list[list[int]]:
     """The rows and the columns of the windows that hold a pixel."""
     return [
         [at for at in range(count) if 0 <= pixel + before - at * stride < k]
@@ -83,14 +90,18 @@ def _windows_with(place, shape, k, stride, before):
     ]
 
 
-def _what_reaches_a_pixel(place, D, W, h_in, w_in, stride, before, after):
+def _what_reaches_a_pixel(
+    place: tuple[int, ...], D: Array, W: Array, h_in: int, w_in: int, stride: int, before: int, after: int
+) -> str:
     rows, columns = _windows_with(place, D.shape, W.shape[-1], stride, before)
     if not rows or not columns:
         return "no window holds that pixel: nothing comes back to it"
     return f"the deltas of {_listed(rows, columns)} come back to that pixel"
 
 
-def _mistakes_of_pixels(place, D, W, h_in, w_in, stride, before, after):
+def _mistakes_of_pixels(
+    place: tuple[int, ...], D: Array, W: Array, h_in: int, w_in: int, stride: int, before: int, after: int
+) -> Mistakes:
     yield TURNED, _input_gradient_truth(D, W[:, :, ::-1, ::-1], h_in, w_in, stride, before, after)
     yield TRANSPOSED, _input_gradient_truth(D, W.swapaxes(2, 3), h_in, w_in, stride, before, after)
     yield EXCHANGED, _input_gradient_truth(D, W, h_in, w_in, stride, after, before)
@@ -107,7 +118,7 @@ def _mistakes_of_pixels(place, D, W, h_in, w_in, stride, before, after):
                 yield words, float(D[place[0], :, y, x] @ W[:, place[1], i, j])
 
 
-def _exchanged(sizes):
+def _exchanged(sizes: Sizes) -> Sizes:
     """Filters and channels exchanged: the sums run over filters here, over channels in the forward pass."""
     return sizes | {"c_in": sizes["c_out"], "c_out": sizes["c_in"]}
 
@@ -137,7 +148,7 @@ convolution_weight_gradient = Operation(
 )
 
 
-def _deltas_that_lie_together(place, D):
+def _deltas_that_lie_together(place: tuple[int, ...], D: Array) -> Mistakes:
     words = "these deltas lie together: among them are those of other filters"
     yield words, D.reshape(D.shape[1], -1).sum(axis=1) / len(D)
 
@@ -180,7 +191,7 @@ convolution_input_gradient = Operation(
 
 
 @convolution_weight_gradient.kernel("loops", device="cpu")
-def weight_gradient_loops(D, A, k, stride, before, after):
+def weight_gradient_loops(D: Array, A: Array, k: int, stride: int, before: int, after: int) -> Array:
     """Each delta is multiplied by the pixels of its window; the products for one weight are added and averaged."""
     batch, c_out, h_out, w_out = D.shape
     _, c_in, h_in, w_in = A.shape
@@ -199,7 +210,7 @@ def weight_gradient_loops(D, A, k, stride, before, after):
 
 
 @convolution_bias_gradient.kernel("loops", device="cpu")
-def bias_gradient_loops(D):
+def bias_gradient_loops(D: Array) -> Array:
     """A filter has one bias, which is added to every pixel of its image."""
     batch, c_out, h_out, w_out = D.shape
     db = np.zeros(c_out, D.dtype)
@@ -212,7 +223,7 @@ def bias_gradient_loops(D):
 
 
 @convolution_input_gradient.kernel("loops", device="cpu")
-def input_gradient_loops(D, W, h_in, w_in, stride, before, after):
+def input_gradient_loops(D: Array, W: Array, h_in: int, w_in: int, stride: int, before: int, after: int) -> Array:
     """Each delta goes back to the pixels of its window, times the weights through which they were read."""
     batch, c_out, h_out, w_out = D.shape
     _, c_in, k, _ = W.shape
@@ -233,7 +244,7 @@ def input_gradient_loops(D, W, h_in, w_in, stride, before, after):
 # ---- arrays: the k² pixels of each window are a column; columns of a few samples or a few rows are made at a time
 
 
-def _at_a_time(D, column):
+def _at_a_time(D: Array, column: int) -> tuple[int, int]:
     """The numbers of samples, and of rows of D, whose columns of `column` numbers each are in memory at once."""
     batch, _, h_out, w_out = D.shape
     most, enough = (1 << 18, 2048) if isinstance(D, np.ndarray) else (1 << 27, 1)  # elements; windows worth a product
@@ -243,7 +254,7 @@ def _at_a_time(D, column):
 
 
 @convolution_weight_gradient.array_kernel
-def weight_gradient_array(D, A, k, stride, before, after):
+def weight_gradient_array(D: Array, A: Array, k: int, stride: int, before: int, after: int) -> Array:
     """A matrix product: a row for each filter's deltas, a column for each weight's pixels."""
     batch, c_out, h_out, w_out = D.shape
     c_in, h_in, w_in = A.shape[1:]
@@ -266,12 +277,12 @@ def weight_gradient_array(D, A, k, stride, before, after):
 
 
 @convolution_bias_gradient.array_kernel
-def bias_gradient_array(D):
+def bias_gradient_array(D: Array) -> Array:
     return D.sum(axis=(0, 2, 3)) / len(D)
 
 
 @convolution_input_gradient.array_kernel
-def input_gradient_array(D, W, h_in, w_in, stride, before, after):
+def input_gradient_array(D: Array, W: Array, h_in: int, w_in: int, stride: int, before: int, after: int) -> Array:
     """A matrix product gives each delta times each weight; then k² slices are added to their pixels."""
     batch, c_out, h_out, w_out = D.shape
     c_in, k = W.shape[1:3]
@@ -302,7 +313,7 @@ f32 = np.float32
 
 
 @convolution_weight_gradient.kernel("numba", device="cpu", compiled=True)
-def weight_gradient_fused(D, A, k, stride, before, after):
+def weight_gradient_fused(D: Array, A: Array, k: int, stride: int, before: int, after: int) -> Array:
     batch, c_out, h_out, w_out = D.shape
     c_in, h_in, w_in = A.shape[1:]
     h, w = (h_in + before + after - 1) // stride + 1, (w_in + before + after - 1) // stride + 1
@@ -347,7 +358,7 @@ def weight_gradient_fused(D, A, k, stride, before, after):
 
 
 @convolution_bias_gradient.kernel("numba", device="cpu", compiled=True)
-def bias_gradient_fused(D):
+def bias_gradient_fused(D: Array) -> Array:
     batch, c_out, h_out, w_out = D.shape
     deltas = D.reshape((batch, c_out, h_out * w_out))
     db = np.zeros(c_out, D.dtype)
@@ -361,7 +372,7 @@ def bias_gradient_fused(D):
 
 
 @convolution_input_gradient.kernel("numba", device="cpu", compiled=True)
-def input_gradient_fused(D, W, h_in, w_in, stride, before, after):
+def input_gradient_fused(D: Array, W: Array, h_in: int, w_in: int, stride: int, before: int, after: int) -> Array:
     """The products are added up in an image that is split by stride, whose parts are then joined."""
     batch, c_out, h_out, w_out = D.shape
     c_in, k = W.shape[1:3]
@@ -437,7 +448,9 @@ def _parts(tiles: int, pixels: int, at_once: int) -> int:
 
 
 @convolution_weight_gradient.kernel("implicit_gemm", device="gpu", cuda=True, default=True)
-def weight_gradient_implicit_gemm(D, A, k, stride, before, after, out=None, **emulator):
+def weight_gradient_implicit_gemm(
+    D: Array, A: Array, k: int, stride: int, before: int, after: int, out: Array = None, **emulator: Any
+) -> Array:
     """A product of two matrices in convolution_weight_gradient_tiles.cu; `out` is the array for the result."""
     convolution_weight_gradient.sizes(D, A, k, stride, before, after)
     (batch, c_out, h_out, w_out), (c_in, h_in, w_in), xp = D.shape, A.shape[1:], array_module(D)

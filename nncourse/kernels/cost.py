@@ -9,6 +9,8 @@ import math
 
 import numpy as np
 
+from nncourse.device import Array
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Trial, shared_sum
 
@@ -17,14 +19,14 @@ SOURCE = cuda_beside(__file__)
 TOLERANCE = 64.0
 
 
-def _one_hot(rng, shape, sizes):
+def _one_hot(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     """Targets with a single 1 in each row."""
     Y = np.zeros(shape, np.float32)
     Y[np.arange(sizes["batch"]), rng.integers(0, sizes["n"], sizes["batch"])] = 1
     return Y
 
 
-def _zeros_and_ones(rng, shape, sizes):
+def _zeros_and_ones(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     return rng.integers(0, 2, shape).astype(np.float32)
 
 
@@ -52,7 +54,7 @@ mse = Operation(
 
 
 @mse.loops_kernel
-def mse_loops(A, Y):
+def mse_loops(A: Array, Y: Array) -> float:
     a, y = A.reshape(-1), Y.reshape(-1)
     total = 0.0
     for i in range(a.size):
@@ -61,7 +63,7 @@ def mse_loops(A, Y):
 
 
 @mse.array_kernel
-def mse_array(A, Y):
+def mse_array(A: Array, Y: Array) -> float:
     D = A - Y
     return (D * D).sum() / (2 * len(A))
 
@@ -88,7 +90,7 @@ def difference(name: str, result: str, formula: str, equation: str = "") -> Oper
     return operation
 
 
-def difference_loops(A, Y):
+def difference_loops(A: Array, Y: Array) -> Array:
     G = np.empty_like(A)
     for i in range(A.shape[0]):
         for j in range(A.shape[1]):
@@ -96,7 +98,7 @@ def difference_loops(A, Y):
     return G
 
 
-def difference_array(A, Y):
+def difference_array(A: Array, Y: Array) -> Array:
     return A - Y
 
 
@@ -116,7 +118,7 @@ mae = Operation(
 
 
 @mae.loops_kernel
-def mae_loops(A, Y):
+def mae_loops(A: Array, Y: Array) -> float:
     a, y = A.reshape(-1), Y.reshape(-1)
     total = 0.0
     for i in range(a.size):
@@ -125,7 +127,7 @@ def mae_loops(A, Y):
 
 
 @mae.array_kernel
-def mae_array(A, Y):
+def mae_array(A: Array, Y: Array) -> float:
     return np.abs(A - Y).sum() / len(A)
 
 
@@ -141,7 +143,7 @@ mae_gradient = Operation(
 
 
 @mae_gradient.loops_kernel
-def mae_gradient_loops(A, Y):
+def mae_gradient_loops(A: Array, Y: Array) -> Array:
     G = np.zeros_like(A)
     for i in range(A.shape[0]):
         for j in range(A.shape[1]):
@@ -153,7 +155,7 @@ def mae_gradient_loops(A, Y):
 
 
 @mae_gradient.array_kernel
-def mae_gradient_array(A, Y):
+def mae_gradient_array(A: Array, Y: Array) -> Array:
     return np.sign(A - Y)
 
 
@@ -178,7 +180,7 @@ binary_cross_entropy = Operation(
 
 
 @binary_cross_entropy.loops_kernel
-def binary_cross_entropy_loops(Z, Y):
+def binary_cross_entropy_loops(Z: Array, Y: Array) -> float:
     total = 0.0
     for i in range(Z.shape[0]):
         for j in range(Z.shape[1]):
@@ -188,7 +190,7 @@ def binary_cross_entropy_loops(Z, Y):
 
 
 @binary_cross_entropy.array_kernel
-def binary_cross_entropy_array(Z, Y):
+def binary_cross_entropy_array(Z: Array, Y: Array) -> float:
     return (np.maximum(Z, 0) + np.log1p(np.exp(-np.abs(Z))) - Y * Z).sum() / len(Z)
 
 
@@ -211,7 +213,7 @@ categorical_cross_entropy = Operation(
 
 
 @categorical_cross_entropy.loops_kernel
-def categorical_cross_entropy_loops(Z, Y):
+def categorical_cross_entropy_loops(Z: Array, Y: Array) -> float:
     """The largest z of each row is subtracted first, so that no exponential overflows."""
     batch, n = Z.shape
     total = 0.0
@@ -228,7 +230,7 @@ def categorical_cross_entropy_loops(Z, Y):
 
 
 @categorical_cross_entropy.array_kernel
-def categorical_cross_entropy_array(Z, Y):
+def categorical_cross_entropy_array(Z: Array, Y: Array) -> float:
     below = Z - Z.max(axis=1, keepdims=True)
     return (np.log(np.exp(below).sum(axis=1)) - (Y * below).sum(axis=1)).sum() / len(Z)
 

@@ -6,11 +6,12 @@ Rows are samples. W[j, k] connects input k to neuron j: Z[i, j] = A[i] · W[j] +
 import numpy as np
 
 from nncourse import device
+from nncourse.device import Array
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Budget, Limit, Trial
+from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial
 
 
-def _mistakes(place, A, W, b):
+def _mistakes(place: tuple[int, ...], A: Array, W: Array, b: Array) -> Mistakes:
     sums, (n_out, n_in) = A @ W.T, W.shape
     yield "this is A Wᵀ without b", sums
     if n_in == n_out:
@@ -48,7 +49,7 @@ dense_forward = Operation(
 
 
 @dense_forward.loops_kernel
-def loops(A, W, b):
+def loops(A: Array, W: Array, b: Array) -> Array:
     """Equation (1) written out: one sum for each sample and neuron."""
     batch, n_in = A.shape
     n_out = W.shape[0]
@@ -63,7 +64,7 @@ def loops(A, W, b):
 
 
 @dense_forward.array_kernel
-def array(A, W, b):
+def array(A: Array, W: Array, b: Array) -> Array:
     """All sums as one matrix product, computed by BLAS; b is added to every row."""
     return A @ W.T + b
 

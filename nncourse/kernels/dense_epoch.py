@@ -6,6 +6,7 @@ the package fused_epochs, with those for other networks and optimizers; train() 
 """
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -13,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from nncourse.device import Array
 from nncourse.errors import CourseError
 from nncourse.kernels import activations
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
@@ -53,7 +56,7 @@ class DenseArchitecture:
         weights = [n_out * n_in for n_out, n_in in self.shapes]
         return 6 * sum(weights) - 2 * weights[0]
 
-    def views(self, parameters) -> list[tuple]:
+    def views(self, parameters: Array) -> list[tuple[Array, Array]]:
         """(W, b) of each layer, as views into the flat vector."""
         return views(parameters, self.shapes)
 
@@ -61,7 +64,7 @@ class DenseArchitecture:
         return f"{'-'.join(map(str, self.sizes))} {' '.join(self.activations)} {self.cost}"
 
 
-def views(parameters, shapes) -> list[tuple]:
+def views(parameters: Array, shapes: Iterable[tuple[int, int]]) -> list[tuple[Array, Array]]:
     """(W, b) for each of these shapes of W, in a vector in which every W is followed by its b."""
     pairs, at = [], 0
     for shape in shapes:
@@ -79,23 +82,23 @@ def batches(n: int, batch: int) -> list[slice]:
 # ---- the reference, in float64, sample by sample
 
 
-def activated(name: str, z):
+def activated(name: str, z: Array) -> Array:
     return getattr(activations, name).reference(z[None])[0]
 
 
-def cost_gradient(cost: str, a, y):
+def cost_gradient(cost: str, a: Array, y: Array) -> Array:
     """dC/da of one sample."""
     return np.sign(a - y) if cost == "mae" else a - y
 
 
-def delta_of(name: str, G, z, a):
+def delta_of(name: str, G: Array, z: Array, a: Array) -> Array:
     """dC/dz from G = dC/da."""
     if name == "softmax":
         return activations.softmax_delta.reference(G[None], a[None])[0]
     return G * getattr(activations, f"{name}_derivative").reference(z)
 
 
-def _truth(parameters, architecture: DenseArchitecture, X, Y, batch, rate):
+def _truth(parameters: Array, architecture: DenseArchitecture, X: Array, Y: Array, batch: int, rate: float) -> Array:
     new = parameters.copy()
     for rows in batches(len(X), batch):
         total = np.zeros_like(new)
@@ -105,7 +108,7 @@ def _truth(parameters, architecture: DenseArchitecture, X, Y, batch, rate):
     return new
 
 
-def _gradient_of_one(parameters, architecture: DenseArchitecture, x, y):
+def _gradient_of_one(parameters: Array, architecture: DenseArchitecture, x: Array, y: Array) -> Array:
     pairs, a, z = architecture.views(parameters), [x], []
     for (W, b), name in zip(pairs, architecture.activations, strict=True):
         z.append(np.array([w @ a[-1] for w in W]) + b)
@@ -124,12 +127,12 @@ def _gradient_of_one(parameters, architecture: DenseArchitecture, x, y):
 # ---- the contract
 
 
-def _sizes(sizes, activation_names, cost="mse", n=7, batch=3):
-    architecture = DenseArchitecture(tuple(sizes), tuple(activation_names.split()), cost)
+def _sizes(layers: tuple[int, ...], activation_names: str, cost: str = "mse", n: int = 7, batch: int = 3) -> Sizes:
+    architecture = DenseArchitecture(layers, tuple(activation_names.split()), cost)
     return {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch}
 
 
-def random_targets(rng, shape, sizes=None):
+def random_targets(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes | None = None) -> Array:
     """Random targets (n, n_out): a single 1 in each row; 0 or 1 for a single output."""
     n, n_out = shape
     if n_out == 1:
@@ -137,7 +140,7 @@ def random_targets(rng, shape, sizes=None):
     return np.eye(n_out, dtype=np.float32)[rng.integers(0, n_out, n)]
 
 
-def _sizes_to_time(device: str):
+def _sizes_to_time(device: str) -> Sizes:
     """The handout's network, with samples for an epoch of some milliseconds."""
     return _sizes((30, 60, 10, 1), "sigmoid sigmoid sigmoid", n=50_000 if device == "gpu" else 2_000, batch=10)
 

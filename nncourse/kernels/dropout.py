@@ -14,7 +14,9 @@ import math
 
 import numpy as np
 
+from nncourse.device import Array
 from nncourse.kernels import jit
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial, sizes_named
 
@@ -24,7 +26,7 @@ STEPS = 0x9E3779B9, 0xBB67AE85  # what is added to the key between rounds
 ROUNDS = 10
 
 
-def words_in_python(counter, key):
+def words_in_python(counter: tuple[Array, ...], key: tuple[int, int]) -> tuple[Array, ...]:
     """Four random words below 2³² from a counter of four and a key of two: Python integers, or arrays of these."""
     (a, b, c, d), (key_a, key_c) = counter, key
     for turn in range(ROUNDS):
@@ -35,7 +37,7 @@ def words_in_python(counter, key):
 
 
 @functools.lru_cache(maxsize=8)
-def _words(batch, n, seed, epoch, first, layer):
+def _words(batch: int, n: int, seed: int, epoch: int, first: int, layer: int) -> Array:
     """A word for each unit; cached, since Python integers are slow and the large cases always have the same numbers."""
     groups = np.arange(-(-n // 4)).astype(object)
     samples = (first + np.arange(batch).astype(object)[:, None]) % 2**32
@@ -43,7 +45,7 @@ def _words(batch, n, seed, epoch, first, layer):
     return np.stack(words, axis=-1).reshape(batch, -1)[:, :n].astype(np.uint32)
 
 
-def _truth(A, rate, seed, epoch, first, layer):
+def _truth(A: Array, rate: float, seed: int, epoch: int, first: int, layer: int) -> Array:
     """rate · 2²⁴ is exact, because the rate in float32 has 24 bits."""
     rate = float(np.float32(rate))
     dropped = _words(*A.shape, seed, epoch, first, layer) // 256 < rate * 2**24
@@ -59,13 +61,13 @@ MOST = 2**31 - 1
 _sizes = sizes_named("batch n seed epoch first layer")
 
 
-def _rate(rng, shape, sizes):
+def _rate(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> float:
     """A rate from 0 to 0.9 that is the same number in float32 and float64."""
     at_edge = sizes["seed"] in (AT_HALF, BELOW_HALF)
     return 0.5 if at_edge else float(np.float32((0.5, 0.0, 0.25, rng.uniform(0.01, 0.9))[sizes["turn"] % 4]))
 
 
-def _draw(rng):
+def _draw(rng: np.random.Generator) -> Sizes:
     """A small batch; the other numbers are below 3, below 1,000, or any that fit."""
     return _sizes(*rng.integers(1, 41, 2).tolist(), *rng.integers(0, rng.choice([3, 1000, MOST], 4)).tolist())
 
@@ -98,7 +100,7 @@ dropout = Operation(
 # ---- kernels
 
 
-def philox(a, b, c, d, key_a, key_c):
+def philox(a: Array, b: Array, c: int, d: int, key_a: int, key_c: int) -> tuple[Array, ...]:
     """Four random words from a counter of four words and a key of two: integers, or int64 arrays.
 
     In int64 a product may overflow and be negative; its two words are right all the same.
@@ -112,7 +114,7 @@ def philox(a, b, c, d, key_a, key_c):
 
 
 @dropout.kernel("loops", device="cpu")
-def loops(A, rate, seed, epoch, first, layer):
+def loops(A: Array, rate: float | np.float32, seed: int, epoch: int, first: int, layer: int) -> Array:
     batch, n = A.shape
     B = np.empty_like(A)
     rate = np.float32(rate)
@@ -133,7 +135,7 @@ dropout.kernel("numba", device="cpu", written=loops)(jit.at_first_call(lambda: j
 
 
 @dropout.array_kernel
-def array(A, rate, seed, epoch, first, layer):
+def array(A: Array, rate: float | np.float32, seed: int, epoch: int, first: int, layer: int) -> Array:
     """All counters at once: a row for each sample, a column for each four units. u ≥ rate as a comparison of words."""
     batch, n = A.shape
     rate = np.float32(rate)

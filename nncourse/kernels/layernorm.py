@@ -6,17 +6,20 @@ x̂ = (A − mean) scale with scale = 1 / √(variance + ε). The way back needs
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
+from nncourse.device import Array
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial, sizes_named
+from nncourse.kernels.trial import Mistakes, Trial, sizes_named
 
 SUM_TOLERANCE = 32.0
 EPS = float(np.finfo(np.float32).eps)
 OF_ROWS = "mean (batch, t), scale (batch, t)"
 _sizes = sizes_named("batch t n")
-ROWS = {
+ROWS: dict[str, Any] = {
     "sizes_to_check": [
         _sizes(3, 2, 5),
         _sizes(1, 1, 1),  # one number a row: its variance is 0
@@ -34,7 +37,7 @@ ROWS = {
 }
 
 
-def _rows(rng, shape, sizes):
+def _rows(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     """Numbers around 0, and harder ones: far from 0, all equal, one far from the others, large, many of them 0."""
     values = rng.standard_normal(shape)
     match sizes["turn"] % 6:
@@ -51,16 +54,16 @@ def _rows(rng, shape, sizes):
     return values.astype(np.float32)
 
 
-def _scales(rng, shape, sizes):
+def _scales(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     """Usual ones, and now and then those of a row of equal numbers."""
     return (rng.uniform(0.3, 3, shape) * (300 if sizes["turn"] % 4 == 3 else 1)).astype(np.float32)
 
 
-def _epsilon(rng, shape, sizes):
+def _epsilon(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> float:
     return (1e-5, 0.1, 1e-3, 1e-8)[sizes["turn"] % 4]
 
 
-def _each(values):
+def _each(values: Array) -> Array:
     """A number for each row, in a shape that broadcasts with rows."""
     return values[..., None]
 
@@ -68,20 +71,20 @@ def _each(values):
 # ---- forward
 
 
-def _moments(A):
+def _moments(A: Array) -> tuple[Array, Array]:
     return A.mean(axis=2), A.var(axis=2)
 
 
-def _forward_truth(A, gamma, beta, epsilon):
+def _forward_truth(A: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
     mean, variance = _moments(A)
     return _moved(A, mean, np.sqrt(variance + epsilon), gamma, beta)
 
 
-def _moved(A, mean, deviation, gamma, beta):
+def _moved(A: Array, mean: Array, deviation: Array, gamma: Array, beta: Array) -> tuple[Array, Array, Array]:
     return (A - _each(mean)) / _each(deviation) * gamma + beta, mean, 1 / deviation
 
 
-def _forward_magnitude(A, gamma, beta, epsilon):
+def _forward_magnitude(A: Array, gamma: Array, beta: Array, epsilon: float) -> tuple[Array, Array, Array]:
     """The mean's rounding error affects the variance, and so the scale: once times the deviation, once squared."""
     mean, variance = _moments(A)
     away, size, scale = abs(A - _each(mean)), abs(A).mean(axis=2), 1 / np.sqrt(variance + epsilon)
@@ -93,7 +96,7 @@ def _forward_magnitude(A, gamma, beta, epsilon):
     return abs(gamma) * of_x + abs(beta), of_mean, of_scale
 
 
-def _mistakes_forward(place, A, gamma, beta, epsilon):
+def _mistakes_forward(place: tuple[int, ...], A: Array, gamma: Array, beta: Array, epsilon: float) -> Mistakes:
     mean, variance = _moments(A)
     deviation, n = np.sqrt(variance + epsilon), A.shape[2]
     yield "here ε is added to the root: it belongs within", _moved(A, mean, np.sqrt(variance) + epsilon, gamma, beta)
@@ -130,7 +133,7 @@ layernorm_forward = Operation(
 
 
 @layernorm_forward.loops_kernel
-def forward_loops(A, gamma, beta, epsilon):
+def forward_loops(A: Array, gamma: Array, beta: Array, epsilon: float) -> tuple[Array, Array, Array]:
     """Two passes: for small deviations from a large mean, the sum of squares alone would be all rounding error."""
     batch, t, n = A.shape
     Z, means, scales = np.empty_like(A), np.empty((batch, t), A.dtype), np.empty((batch, t), A.dtype)
@@ -150,7 +153,7 @@ def forward_loops(A, gamma, beta, epsilon):
 
 
 @layernorm_forward.array_kernel
-def forward_array(A, gamma, beta, epsilon):
+def forward_array(A: Array, gamma: Array, beta: Array, epsilon: float) -> tuple[Array, Array, Array]:
     mean = A.mean(axis=2)
     Z = A - mean[..., None]
     scale = 1 / np.sqrt((Z * Z).mean(axis=2) + np.float32(epsilon))
@@ -163,12 +166,12 @@ def forward_array(A, gamma, beta, epsilon):
 # ---- the gradients of γ and β
 
 
-def _gradients_truth(D, A, mean, scale):
+def _gradients_truth(D: Array, A: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
     normal = (A - _each(mean)) * _each(scale)
     return np.einsum("stk,stk->k", D, normal) / len(D), np.einsum("stk->k", D) / len(D)
 
 
-def _mistakes_of_gradients(place, D, A, mean, scale):
+def _mistakes_of_gradients(place: tuple[int, ...], D: Array, A: Array, mean: Array, scale: Array) -> Mistakes:
     dgamma, dbeta = _gradients_truth(D, A, mean, scale)
     yield "this is a sum over the samples: the course's gradients are means", (dgamma * len(D), dbeta * len(D))
     yield "this is a mean over the places too: their sum belongs here", (dgamma / D.shape[1], dbeta / D.shape[1])
@@ -193,7 +196,7 @@ layernorm_gradients = Operation(
 
 
 @layernorm_gradients.loops_kernel
-def gradients_loops(D, A, mean, scale):
+def gradients_loops(D: Array, A: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
     batch, t, n = A.shape
     dgamma, dbeta = np.empty(n, A.dtype), np.empty(n, A.dtype)
     for k in range(n):
@@ -207,7 +210,7 @@ def gradients_loops(D, A, mean, scale):
 
 
 @layernorm_gradients.array_kernel
-def gradients_array(D, A, mean, scale):
+def gradients_array(D: Array, A: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
     products = A - mean[..., None]
     products *= scale[..., None]
     products *= D
@@ -217,20 +220,20 @@ def gradients_array(D, A, mean, scale):
 # ---- backward: every number also changes the mean and the variance of its row
 
 
-def _backward_truth(D, A, mean, scale, gamma):
+def _backward_truth(D: Array, A: Array, mean: Array, scale: Array, gamma: Array) -> Array:
     return _sent_back(D * gamma, (A - _each(mean)) * _each(scale), scale)
 
 
-def _sent_back(H, normal, scale, of_mean=1, of_deviation=1):
+def _sent_back(H: Array, normal: Array, scale: Array, of_mean: float = 1, of_deviation: float = 1) -> Array:
     H_mean, H_normal = np.einsum("stk->st", H) / H.shape[2], np.einsum("stk,stk->st", H, normal) / H.shape[2]
     return _each(scale) * (H - of_mean * _each(H_mean) - of_deviation * normal * _each(H_normal))
 
 
-def _backward_magnitude(D, A, mean, scale, gamma):
+def _backward_magnitude(D: Array, A: Array, mean: Array, scale: Array, gamma: Array) -> Array:
     return _sent_back(abs(D * gamma), (abs(A) + _each(abs(mean))) * _each(scale), scale, -1, -1)
 
 
-def _mistakes_backward(place, D, A, mean, scale, gamma):
+def _mistakes_backward(place: tuple[int, ...], D: Array, A: Array, mean: Array, scale: Array, gamma: Array) -> Mistakes:
     H, normal, n = D * gamma, (A - _each(mean)) * _each(scale), A.shape[2]
     yield "this takes mean and variance for constants", _sent_back(H, normal, scale, 0, 0)
     yield "the share of the mean is forgotten here", _sent_back(H, normal, scale, 0)
@@ -258,7 +261,7 @@ layernorm_backward = Operation(
 
 
 @layernorm_backward.loops_kernel
-def backward_loops(D, A, mean, scale, gamma):
+def backward_loops(D: Array, A: Array, mean: Array, scale: Array, gamma: Array) -> Array:
     batch, t, n = A.shape
     G = np.empty_like(A)
     for s in range(batch):
@@ -275,7 +278,7 @@ def backward_loops(D, A, mean, scale, gamma):
 
 
 @layernorm_backward.array_kernel
-def backward_array(D, A, mean, scale, gamma):
+def backward_array(D: Array, A: Array, mean: Array, scale: Array, gamma: Array) -> Array:
     normal = A - mean[..., None]
     normal *= scale[..., None]
     G = D * gamma

@@ -5,6 +5,8 @@ To update the bias with the same rule, treat it as the weight of an input that i
 
 import numpy as np
 
+from nncourse.device import Array
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial
 
@@ -16,11 +18,11 @@ SUM_TOLERANCE = 64.0  # for sums of thousands of float32 numbers; a missing summ
 PAIRS = ((1, 0), (0, 1), (1, 0), (0, 1), (1, 0), (0, 1), (1, 1), (1, 0), (0, 1), (0, 0), (0, 1))
 
 
-def _target(rng, shape, sizes):
+def _target(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> float:
     return float(PAIRS[sizes["turn"] % len(PAIRS)][0])
 
 
-def _output(rng, shape, sizes):
+def _output(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> float:
     return float(PAIRS[sizes["turn"] % len(PAIRS)][1])
 
 
@@ -38,7 +40,7 @@ neuron = Operation(
 
 
 @neuron.loops_kernel
-def neuron_loops(x, w, b):
+def neuron_loops(x: Array, w: Array, b: float) -> float:
     z = b
     for i in range(len(x)):
         z += w[i] * x[i]
@@ -46,7 +48,7 @@ def neuron_loops(x, w, b):
 
 
 @neuron.array_kernel
-def neuron_array(x, w, b):
+def neuron_array(x: Array, w: Array, b: float) -> float:
     return w @ x + b
 
 
@@ -65,14 +67,14 @@ perceptron_update = Operation(
 
 
 @perceptron_update.loops_kernel
-def perceptron_update_loops(w, x, y, a, rate):
+def perceptron_update_loops(w: Array, x: Array, y: float, a: float, rate: float) -> Array:
     for i in range(len(w)):
         w[i] += rate * (y - a) * x[i]
     return w
 
 
 @perceptron_update.array_kernel
-def perceptron_update_array(w, x, y, a, rate):
+def perceptron_update_array(w: Array, x: Array, y: float, a: float, rate: float) -> Array:
     w += rate * (y - a) * x
     return w
 

@@ -9,11 +9,14 @@ replace those of the batch.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
+from nncourse.device import Array
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial, sizes_named
+from nncourse.kernels.trial import Mistakes, Trial, sizes_named
 
 SUM_TOLERANCE = 32.0
 EPS = float(np.finfo(np.float32).eps)
@@ -21,12 +24,12 @@ OF_CHANNELS = "mean (c,), variance (c,)"
 _sizes = sizes_named("batch c h w")
 
 
-def _each_channel(values):
+def _each_channel(values: Array) -> Array:
     """A number for each channel, in a shape that broadcasts with images."""
     return values[:, None, None]
 
 
-def _variances(rng, shape, sizes):
+def _variances(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     """Usual variances; sometimes 0, the variance of equal numbers, and sometimes tiny ones."""
     values = rng.uniform(0.1, 4, shape) * (1e-6 if sizes["turn"] % 4 == 3 else 1)
     if sizes["turn"] % 3 == 1:
@@ -34,11 +37,11 @@ def _variances(rng, shape, sizes):
     return values.astype(np.float32)
 
 
-def _epsilon(rng, shape, sizes):
+def _epsilon(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> float:
     return (1e-5, 0.1, 1e-3, 1e-8)[sizes["turn"] % 4]
 
 
-IMAGES = {
+IMAGES: dict[str, Any] = {
     "sizes_to_check": [
         _sizes(3, 4, 2, 5),
         _sizes(1, 1, 1, 1),
@@ -63,7 +66,7 @@ NUMBERS = {"variance": _variances, "epsilon": _epsilon}
 # ---- mean and variance of each channel
 
 
-def _channels(rng, shape, sizes):
+def _channels(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     """Numbers around 0, and harder ones.
 
     With mean 1000 and deviation 1, the mean of the squares minus the square of the mean is all rounding error.
@@ -83,7 +86,7 @@ def _channels(rng, shape, sizes):
     return values.astype(np.float32)
 
 
-def _statistics_magnitude(A):
+def _statistics_magnitude(A: Array) -> tuple[Array, Array]:
     """Mean and variance may be computed from the distances to any of the numbers, be it the farthest from the mean.
 
     The mean's rounding error affects the variance twice: once times the deviation, once squared.
@@ -93,12 +96,12 @@ def _statistics_magnitude(A):
     return size + farthest, farthest**2 + np.sqrt(variance) * size + SUM_TOLERANCE * EPS * size**2
 
 
-def _what_a_channel_has(place, A):
+def _what_a_channel_has(place: tuple[int, ...], A: Array) -> str:
     numbers = A[:, place[0]].astype(np.float64)
     return f"channel {place[0]} has {numbers.size:,} numbers, and {numbers.mean():.6g} is their mean"
 
 
-def _mistakes_of_statistics(place, A):
+def _mistakes_of_statistics(place: tuple[int, ...], A: Array) -> Mistakes:
     mean, variance, count = A.mean(axis=(0, 2, 3)), A.var(axis=(0, 2, 3)), A[:, 0].size
     yield "this is the standard deviation, the root of the variance", (mean, np.sqrt(variance))
     less = f"this divides by {count - 1}, one less than the channel has numbers (ddof=1)"
@@ -125,7 +128,7 @@ batchnorm_statistics = Operation(
 
 
 @batchnorm_statistics.loops_kernel
-def statistics_loops(A):
+def statistics_loops(A: Array) -> tuple[Array, Array]:
     """Two passes: for small deviations from a large mean, the sum of squares alone would be all rounding error."""
     batch, c, h, w = A.shape
     mean, variance = np.empty(c, A.dtype), np.empty(c, A.dtype)
@@ -147,7 +150,7 @@ def statistics_loops(A):
 
 
 @batchnorm_statistics.array_kernel
-def statistics_array(A):
+def statistics_array(A: Array) -> tuple[Array, Array]:
     mean = A.mean(axis=(0, 2, 3))
     differences = A - _each_channel(mean)
     differences *= differences
@@ -157,11 +160,11 @@ def statistics_array(A):
 # ---- forward
 
 
-def _normalised(A, mean, variance, gamma, beta, epsilon):
+def _normalised(A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
     return np.einsum("skyx,k->skyx", A - _each_channel(mean), gamma / np.sqrt(variance + epsilon)) + _each_channel(beta)
 
 
-def _forward_magnitude(A, mean, variance, gamma, beta, epsilon):
+def _forward_magnitude(A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
     """As if A and the mean were scaled separately, which kernels may do."""
     return _normalised(abs(A), -abs(mean), variance, abs(gamma), abs(beta), epsilon)
 
@@ -169,13 +172,15 @@ def _forward_magnitude(A, mean, variance, gamma, beta, epsilon):
 FORWARD = f"A (batch, c, h, w), {OF_CHANNELS}, gamma (c,), beta (c,), epsilon ()"
 
 
-def _what_is_given(place, A, mean, variance, gamma, beta, epsilon):
+def _what_is_given(
+    place: tuple[int, ...], A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float
+) -> str:
     k = place[1]
     given = f"mean {mean[k]:.4g}, variance {variance[k]:.4g}, γ {gamma[k]:.4g}, β {beta[k]:.4g}"
     return f"that is channel {k}, for which {given} are given; ε stands within the root"
 
 
-def _wrong_deviations(variance, epsilon):
+def _wrong_deviations(variance: Array, epsilon: float) -> Mistakes:
     """What kernels divide by that confuse variance and deviation, or put ε in another place; each with words."""
     yield "here ε is added to the root: it belongs within", np.sqrt(variance) + epsilon
     yield "this is what comes out without ε", np.sqrt(variance)
@@ -187,7 +192,9 @@ def _wrong_deviations(variance, epsilon):
     yield "this takes the root twice: what is given is the variance", np.sqrt(np.sqrt(variance + epsilon))
 
 
-def _mistakes_forward(place, A, mean, variance, gamma, beta, epsilon):
+def _mistakes_forward(
+    place: tuple[int, ...], A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float
+) -> Mistakes:
     for words, deviation in _wrong_deviations(variance, epsilon):
         yield words, _normalised(A, mean, deviation**2, gamma, beta, 0)
     yield "γ and β are exchanged here", _normalised(A, mean, variance, beta, gamma, epsilon)
@@ -209,7 +216,7 @@ batchnorm_forward = Operation(
 
 
 @batchnorm_forward.loops_kernel
-def forward_loops(A, mean, variance, gamma, beta, epsilon):
+def forward_loops(A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
     batch, c, h, w = A.shape
     Z = np.empty_like(A)
     for s in range(batch):
@@ -222,7 +229,7 @@ def forward_loops(A, mean, variance, gamma, beta, epsilon):
 
 
 @batchnorm_forward.array_kernel
-def forward_array(A, mean, variance, gamma, beta, epsilon):
+def forward_array(A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
     Z = A - _each_channel(mean)
     Z *= _each_channel(gamma / np.sqrt(variance + np.float32(epsilon)))
     Z += _each_channel(beta)
@@ -232,13 +239,15 @@ def forward_array(A, mean, variance, gamma, beta, epsilon):
 # ---- the gradients of γ and β
 
 
-def _gradients_truth(D, A, mean, variance, epsilon):
+def _gradients_truth(D: Array, A: Array, mean: Array, variance: Array, epsilon: float) -> tuple[Array, Array]:
     deviation = np.sqrt(variance + epsilon)
     dgamma = np.einsum("skyx,skyx->k", D, A - _each_channel(mean)) / deviation
     return dgamma / len(D), np.einsum("skyx->k", D) / len(D)
 
 
-def _mistakes_of_gradients(place, D, A, mean, variance, epsilon):
+def _mistakes_of_gradients(
+    place: tuple[int, ...], D: Array, A: Array, mean: Array, variance: Array, epsilon: float
+) -> Mistakes:
     for words, deviation in _wrong_deviations(variance, epsilon):
         yield words, _gradients_truth(D, A, mean, deviation**2, 0)
     yield "dγ goes with the normalised A, not with A", (np.einsum("skyx,skyx->k", D, A) / len(D), D.sum((0, 2, 3)))
@@ -261,7 +270,7 @@ batchnorm_gradients = Operation(
 
 
 @batchnorm_gradients.loops_kernel
-def gradients_loops(D, A, mean, variance, epsilon):
+def gradients_loops(D: Array, A: Array, mean: Array, variance: Array, epsilon: float) -> tuple[Array, Array]:
     batch, c, h, w = A.shape
     dgamma, dbeta = np.empty(c, A.dtype), np.empty(c, A.dtype)
     for k in range(c):
@@ -277,7 +286,7 @@ def gradients_loops(D, A, mean, variance, epsilon):
 
 
 @batchnorm_gradients.array_kernel
-def gradients_array(D, A, mean, variance, epsilon):
+def gradients_array(D: Array, A: Array, mean: Array, variance: Array, epsilon: float) -> tuple[Array, Array]:
     products = A - _each_channel(mean)
     products *= D
     deviation = np.sqrt(variance + np.float32(epsilon))
@@ -287,19 +296,33 @@ def gradients_array(D, A, mean, variance, epsilon):
 # ---- backward: every number also changes the mean and the variance of its channel
 
 
-def _backward_truth(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+def _backward_truth(
+    D: Array, A: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array, dbeta: Array, epsilon: float
+) -> Array:
     deviation = np.sqrt(variance + epsilon)
     normal = np.einsum("skyx,k->skyx", A - _each_channel(mean), 1 / deviation)
     means = (_each_channel(dbeta) + normal * _each_channel(dgamma)) / A[0, 0].size
     return np.einsum("skyx,k->skyx", D - means, gamma / deviation)
 
 
-def _backward_magnitude(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+def _backward_magnitude(
+    D: Array, A: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array, dbeta: Array, epsilon: float
+) -> Array:
     numbers = abs(D), abs(A), -abs(mean), variance, abs(gamma), -abs(dgamma), -abs(dbeta)
     return _backward_truth(*numbers, epsilon)
 
 
-def _mistakes_backward(place, D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+def _mistakes_backward(
+    place: tuple[int, ...],
+    D: Array,
+    A: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array,
+    dgamma: Array,
+    dbeta: Array,
+    epsilon: float,
+) -> Mistakes:
     for words, deviation in _wrong_deviations(variance, epsilon):
         yield words, _backward_truth(D, A, mean, deviation**2, gamma, dgamma, dbeta, 0)
     parts = D, A, mean, variance, gamma
@@ -332,7 +355,9 @@ batchnorm_backward = Operation(
 
 
 @batchnorm_backward.loops_kernel
-def backward_loops(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+def backward_loops(
+    D: Array, A: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array, dbeta: Array, epsilon: float
+) -> Array:
     batch, c, h, w = A.shape
     G = np.empty_like(A)
     for s in range(batch):
@@ -346,7 +371,9 @@ def backward_loops(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
 
 
 @batchnorm_backward.array_kernel
-def backward_array(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+def backward_array(
+    D: Array, A: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array, dbeta: Array, epsilon: float
+) -> Array:
     pixels, deviation = A.shape[2] * A.shape[3], np.sqrt(variance + np.float32(epsilon))
     G = A - _each_channel(mean)
     G *= _each_channel(dgamma / deviation)
@@ -380,7 +407,9 @@ batchnorm_running = Operation(
 
 
 @batchnorm_running.loops_kernel
-def running_loops(running_mean, running_variance, mean, variance, momentum, correction):
+def running_loops(
+    running_mean: Array, running_variance: Array, mean: Array, variance: Array, momentum: float, correction: float
+) -> tuple[Array, Array]:
     for k in range(mean.size):
         running_mean[k] = (1 - momentum) * running_mean[k] + momentum * mean[k]
         running_variance[k] = (1 - momentum) * running_variance[k] + momentum * correction * variance[k]
@@ -388,7 +417,9 @@ def running_loops(running_mean, running_variance, mean, variance, momentum, corr
 
 
 @batchnorm_running.array_kernel
-def running_array(running_mean, running_variance, mean, variance, momentum, correction):
+def running_array(
+    running_mean: Array, running_variance: Array, mean: Array, variance: Array, momentum: float, correction: float
+) -> tuple[Array, Array]:
     running_mean *= 1 - momentum
     running_mean += momentum * mean
     running_variance *= 1 - momentum
@@ -424,7 +455,7 @@ batchnorm_shortcut_relu = Operation(
 
 
 @batchnorm_relu.loops_kernel
-def relu_loops(A, mean, variance, gamma, beta, epsilon):
+def relu_loops(A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
     batch, c, h, w = A.shape
     Z = np.empty_like(A)
     for s in range(batch):
@@ -437,13 +468,15 @@ def relu_loops(A, mean, variance, gamma, beta, epsilon):
 
 
 @batchnorm_relu.array_kernel
-def relu_array(A, mean, variance, gamma, beta, epsilon):
+def relu_array(A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
     Z = forward_array(A, mean, variance, gamma, beta, epsilon)
     return np.maximum(Z, 0, out=Z)
 
 
 @batchnorm_shortcut_relu.loops_kernel
-def shortcut_relu_loops(A, mean, variance, gamma, beta, epsilon, B):
+def shortcut_relu_loops(
+    A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, B: Array
+) -> Array:
     batch, c, h, w = A.shape
     Z = np.empty_like(A)
     for s in range(batch):
@@ -456,7 +489,9 @@ def shortcut_relu_loops(A, mean, variance, gamma, beta, epsilon, B):
 
 
 @batchnorm_shortcut_relu.array_kernel
-def shortcut_relu_array(A, mean, variance, gamma, beta, epsilon, B):
+def shortcut_relu_array(
+    A: Array, mean: Array, variance: Array, gamma: Array, beta: Array, epsilon: float, B: Array
+) -> Array:
     Z = forward_array(A, mean, variance, gamma, beta, epsilon)
     Z += B
     return np.maximum(Z, 0, out=Z)

@@ -4,10 +4,14 @@ Images are A[s, c, row, column]: sample, channel, row, column. Windows of size Ã
 pixels; with a stride below the size they overlap.
 """
 
+from typing import Any
+
 import numpy as np
 
+from nncourse.device import Array
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial, sizes_named
+from nncourse.kernels.trial import Mistakes, Trial, sizes_named
 
 SUM_TOLERANCE = 64.0  # a window has up to some hundred pixels
 WINDOWS = "h_out = (h_in - size) // stride + 1, w_out = (w_in - size) // stride + 1, size >= 1, stride >= 1"
@@ -17,7 +21,7 @@ PADDED = (
 )
 
 
-def _windows(A, size, stride):
+def _windows(A: Array, size: int, stride: int) -> Array:
     """A view of all windows: (batch, c, h_out, w_out, size, size)."""
     return np.lib.stride_tricks.sliding_window_view(A, (size, size), axis=(2, 3))[:, :, ::stride, ::stride]
 
@@ -26,19 +30,19 @@ _maxpool_sizes = sizes_named("batch c h_in w_in size stride padding")
 _images = sizes_named("batch c h w")
 
 
-def _draw(rng):
+def _draw(rng: np.random.Generator) -> Sizes:
     """Small images; windows that are adjacent, that overlap, and with pixels between them."""
     shape, windows = rng.integers(1, 6, 2).tolist() + rng.integers(1, 21, 2).tolist(), rng.integers(1, 8, 2).tolist()
     return _maxpool_sizes(*shape, *windows, int(rng.integers(0, windows[0] // 2 + 1)))
 
 
-def _without_padding(*cases):
+def _without_padding(*cases: Sizes) -> list[Sizes]:
     """The same sizes without padding, if a window then fits into the image."""
     fitting = [case for case in cases if case["size"] <= min(case["h_in"], case["w_in"])]
     return [{name: size for name, size in case.items() if name != "padding"} for case in fitting]
 
 
-def _flops(batch, c, h_out, w_out, size, **others):
+def _flops(batch: int, c: int, h_out: int, w_out: int, size: int, **others: int) -> int:
     return batch * c * h_out * w_out * size * size
 
 
@@ -48,7 +52,7 @@ def _flops(batch, c, h_out, w_out, size, **others):
 # all numbers, so that it is not lost. `padding` rows and columns around the image are in windows, but hold no numbers.
 
 
-def _maxpool_truth(A, size, stride, padding):
+def _maxpool_truth(A: Array, size: int, stride: int, padding: int) -> tuple[Array, Array]:
     """All windows of the image, and the same windows of the pixels' places, âˆ’1 outside the image."""
     h_in, w_in = A.shape[2:]
     around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
@@ -63,7 +67,7 @@ def _maxpool_truth(A, size, stride, padding):
     return Z, np.take_along_axis(numbers, first[..., None], axis=-1)[..., 0]
 
 
-MAXPOOL_SIZES = {
+MAXPOOL_SIZES: dict[str, Any] = {
     "sizes_to_check": [
         _maxpool_sizes(2, 3, 7, 9, 3, 2, 1),  # overlapping, with padding
         _maxpool_sizes(1, 1, 1, 1, 1, 1, 0),  # one pixel
@@ -95,7 +99,7 @@ MAXPOOL_SIZES = {
 }
 
 
-def _which_pixels(place, A, size, stride, padding):
+def _which_pixels(place: tuple[int, ...], A: Array, size: int, stride: int, padding: int) -> str:
     """The rows and columns of a window inside the image, and whether its largest number occurs twice."""
     first = [at * stride - padding for at in place[2:]]
     inside = [(max(at, 0), min(at + size, side)) for at, side in zip(first, A.shape[2:], strict=True)]
@@ -118,7 +122,7 @@ maxpool_forward = Operation(
 
 
 @maxpool_forward.kernel("loops", device="cpu")
-def maxpool_loops(A, size, stride, padding):
+def maxpool_loops(A: Array, size: int, stride: int, padding: int) -> tuple[Array, Array]:
     """The search starts with a pixel of the window, not with 0: all pixels may be negative."""
     batch, c, h_in, w_in = A.shape
     h_out, w_out = (h_in + 2 * padding - size) // stride + 1, (w_in + 2 * padding - size) // stride + 1
@@ -141,7 +145,7 @@ def maxpool_loops(A, size, stride, padding):
 
 
 @maxpool_forward.kernel("numba", device="cpu", compiled=True)
-def maxpool_numba(A, size, stride, padding):
+def maxpool_numba(A: Array, size: int, stride: int, padding: int) -> tuple[Array, Array]:
     """First the largest pixel of each column of the windows, all columns at once; then the largest of these.
 
     Comparisons select one of two values instead of branching, because such branches cannot be predicted.
@@ -180,7 +184,7 @@ def maxpool_numba(A, size, stride, padding):
     return Z, places
 
 
-def _inside(offset, stride, length, count):
+def _inside(offset: int, stride: int, length: int, count: int) -> tuple[slice, slice]:
     """Two slices: the windows, of `count`, whose pixel at `offset` is inside the image, and these pixels."""
     first = -(offset // stride) if offset < 0 else 0
     end = max(first, min(count, (length - 1 - offset) // stride + 1))
@@ -189,7 +193,7 @@ def _inside(offset, stride, length, count):
 
 
 @maxpool_forward.array_kernel
-def maxpool_array(A, size, stride, padding):
+def maxpool_array(A: Array, size: int, stride: int, padding: int) -> tuple[Array, Array]:
     """The pixels at one place of all windows are a slice of the image.
 
     The largest number of each window: over its rows, then over its columns. Its place follows from the number of pixels
@@ -230,7 +234,7 @@ def maxpool_array(A, size, stride, padding):
 # ---- backward: a delta belongs to the pixel that was the largest
 
 
-def _places(rng, shape, sizes):
+def _places(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     """A pixel of each window: that of an image's largest number, so that windows share pixels; or any pixel."""
     batch, c, h_out, w_out = shape
     h_in, w_in, size, stride, padding = (sizes[name] for name in ("h_in", "w_in", "size", "stride", "padding"))
@@ -244,14 +248,18 @@ def _places(rng, shape, sizes):
     return (rows * w_in + columns).astype(np.int32)
 
 
-def _maxpool_backward_truth(D, places, h_in, w_in, size, stride, padding):
+def _maxpool_backward_truth(
+    D: Array, places: Array, h_in: int, w_in: int, size: int, stride: int, padding: int
+) -> Array:
     batch, c = D.shape[:2]
     G = np.zeros((batch * c, h_in * w_in))
     np.add.at(G, (np.arange(batch * c)[:, None], places.reshape(batch * c, -1)), D.reshape(batch * c, -1))
     return G.reshape(batch, c, h_in, w_in)
 
 
-def _one_window(place, D, places, h_in, w_in, size, stride, padding):
+def _one_window(
+    place: tuple[int, ...], D: Array, places: Array, h_in: int, w_in: int, size: int, stride: int, padding: int
+) -> Mistakes:
     """A kernel that assigns deltas, or takes their mean, where several windows share their largest pixel."""
     s, k, row, column = place
     deltas = D[s, k][places[s, k] == row * w_in + column]
@@ -291,7 +299,9 @@ maxpool_backward = Operation(
 
 
 @maxpool_backward.kernel("loops", device="cpu")
-def maxpool_backward_loops(D, places, h_in, w_in, size, stride, padding):
+def maxpool_backward_loops(
+    D: Array, places: Array, h_in: int, w_in: int, size: int, stride: int, padding: int
+) -> Array:
     """Where windows overlap, deltas meet in one pixel, and are added."""
     batch, c, h_out, w_out = D.shape
     G = np.zeros((batch, c, h_in, w_in), D.dtype)
@@ -305,7 +315,9 @@ def maxpool_backward_loops(D, places, h_in, w_in, size, stride, padding):
 
 
 @maxpool_backward.kernel("numba", device="cpu", compiled=True)
-def maxpool_backward_numba(D, places, h_in, w_in, size, stride, padding):
+def maxpool_backward_numba(
+    D: Array, places: Array, h_in: int, w_in: int, size: int, stride: int, padding: int
+) -> Array:
     """Images as rows of pixels, so that a place is an index."""
     batch, c, h_out, w_out = D.shape
     G = np.zeros((batch, c, h_in, w_in), D.dtype)
@@ -317,7 +329,9 @@ def maxpool_backward_numba(D, places, h_in, w_in, size, stride, padding):
 
 
 @maxpool_backward.kernel("numpy", device="cpu")
-def maxpool_backward_numpy(D, places, h_in, w_in, size, stride, padding):
+def maxpool_backward_numpy(
+    D: Array, places: Array, h_in: int, w_in: int, size: int, stride: int, padding: int
+) -> Array:
     """`G[where] += D` would keep only one of the deltas for a pixel; np.add.at adds them all, one by one in order."""
     batch, c, h_out, w_out = D.shape
     G = np.zeros((batch, c, h_in, w_in), D.dtype)
@@ -328,7 +342,7 @@ def maxpool_backward_numpy(D, places, h_in, w_in, size, stride, padding):
 
 
 @maxpool_backward.kernel("cupy", device="gpu")
-def maxpool_backward_cupy(D, places, h_in, w_in, size, stride, padding):
+def maxpool_backward_cupy(D: Array, places: Array, h_in: int, w_in: int, size: int, stride: int, padding: int) -> Array:
     """One place in the windows at a time: two deltas whose pixels have the same place there never share a pixel.
 
     np.add.at on a GPU adds in any order, and the sum differs from call to call.
@@ -349,7 +363,7 @@ def maxpool_backward_cupy(D, places, h_in, w_in, size, stride, padding):
 # ---- the mean of each window
 
 
-AVERAGEPOOL_SIZES = {
+AVERAGEPOOL_SIZES: dict[str, Any] = {
     "sizes_to_check": _without_padding(*MAXPOOL_SIZES["sizes_to_check"]),
     "draw_sizes": lambda rng: {name: size for name, size in _draw(rng).items() if name != "padding"},
     "large_sizes": _without_padding(*MAXPOOL_SIZES["large_sizes"]),
@@ -371,7 +385,7 @@ averagepool_forward = Operation(
 
 
 @averagepool_forward.kernel("loops", device="cpu")
-def averagepool_loops(A, size, stride):
+def averagepool_loops(A: Array, size: int, stride: int) -> Array:
     batch, c, h_in, w_in = A.shape
     h_out, w_out = (h_in - size) // stride + 1, (w_in - size) // stride + 1
     Z = np.empty((batch, c, h_out, w_out), A.dtype)
@@ -388,7 +402,7 @@ def averagepool_loops(A, size, stride):
 
 
 @averagepool_forward.kernel("numba", device="cpu", compiled=True)
-def averagepool_numba(A, size, stride):
+def averagepool_numba(A: Array, size: int, stride: int) -> Array:
     """First the sums of the windows' columns, all columns at once; then the sums of these."""
     batch, c, h_in, w_in = A.shape
     h_out, w_out = (h_in - size) // stride + 1, (w_in - size) // stride + 1
@@ -409,13 +423,13 @@ def averagepool_numba(A, size, stride):
     return Z
 
 
-def _every(offset, stride, count):
+def _every(offset: int, stride: int, count: int) -> slice:
     """The pixels at `offset` of all windows: a slice."""
     return slice(offset, offset + (count - 1) * stride + 1, stride)
 
 
 @averagepool_forward.array_kernel
-def averagepool_array(A, size, stride):
+def averagepool_array(A: Array, size: int, stride: int) -> Array:
     """The pixels at one place of all windows are a slice of the image. First rows are added, then columns."""
     batch, c, h_in, w_in = A.shape
     h_out, w_out = (h_in - size) // stride + 1, (w_in - size) // stride + 1
@@ -432,7 +446,7 @@ def averagepool_array(A, size, stride):
 # ---- backward: every pixel of a window gets the same share of its delta
 
 
-def _averagepool_backward_truth(D, h_in, w_in, size, stride):
+def _averagepool_backward_truth(D: Array, h_in: int, w_in: int, size: int, stride: int) -> Array:
     """Sums of windows of an image that has the elements of D with zeros between and around them."""
     batch, c, h_out, w_out = D.shape
     spread = np.zeros((batch, c, h_in + size - 1, w_in + size - 1))
@@ -456,7 +470,7 @@ averagepool_backward = Operation(
 
 
 @averagepool_backward.kernel("loops", device="cpu")
-def averagepool_backward_loops(D, h_in, w_in, size, stride):
+def averagepool_backward_loops(D: Array, h_in: int, w_in: int, size: int, stride: int) -> Array:
     batch, c, h_out, w_out = D.shape
     G = np.zeros((batch, c, h_in, w_in), D.dtype)
     for s in range(batch):
@@ -471,7 +485,7 @@ def averagepool_backward_loops(D, h_in, w_in, size, stride):
 
 
 @averagepool_backward.kernel("numba", device="cpu", compiled=True)
-def averagepool_backward_numba(D, h_in, w_in, size, stride):
+def averagepool_backward_numba(D: Array, h_in: int, w_in: int, size: int, stride: int) -> Array:
     """All pixel rows of a row of windows get the same shares: these are computed once, then added to each."""
     batch, c, h_out, w_out = D.shape
     G = np.zeros((batch, c, h_in, w_in), D.dtype)
@@ -491,7 +505,7 @@ def averagepool_backward_numba(D, h_in, w_in, size, stride):
 
 
 @averagepool_backward.array_kernel
-def averagepool_backward_array(D, h_in, w_in, size, stride):
+def averagepool_backward_array(D: Array, h_in: int, w_in: int, size: int, stride: int) -> Array:
     """First the shares go to the columns of the windows, then to their rows."""
     batch, c, h_out, w_out = D.shape
     share = D / (size * size)
@@ -507,7 +521,7 @@ def averagepool_backward_array(D, h_in, w_in, size, stride):
 # ---- the mean of a whole image, whatever its height and width
 
 
-GLOBALPOOL_SIZES = {
+GLOBALPOOL_SIZES: dict[str, Any] = {
     "sizes_to_check": [
         _images(3, 4, 2, 5),
         _images(1, 1, 1, 1),
@@ -544,7 +558,7 @@ globalpool_backward = Operation(
 
 
 @globalpool_forward.loops_kernel
-def globalpool_loops(A):
+def globalpool_loops(A: Array) -> Array:
     batch, c, h, w = A.shape
     M = np.empty((batch, c), A.dtype)
     for s in range(batch):
@@ -558,12 +572,12 @@ def globalpool_loops(A):
 
 
 @globalpool_forward.array_kernel
-def globalpool_array(A):
+def globalpool_array(A: Array) -> Array:
     return A.mean(axis=(2, 3))
 
 
 @globalpool_backward.loops_kernel
-def globalpool_backward_loops(D, h, w):
+def globalpool_backward_loops(D: Array, h: int, w: int) -> Array:
     batch, c = D.shape
     G = np.empty((batch, c, h, w), D.dtype)
     for s in range(batch):
@@ -575,7 +589,7 @@ def globalpool_backward_loops(D, h, w):
 
 
 @globalpool_backward.array_kernel
-def globalpool_backward_array(D, h, w):
+def globalpool_backward_array(D: Array, h: int, w: int) -> Array:
     G = np.empty_like(D, shape=(*D.shape, h, w))
     G[...] = (D / (h * w))[:, :, None, None]
     return G

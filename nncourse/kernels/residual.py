@@ -6,6 +6,7 @@ through both, and the two results are added.
 
 import numpy as np
 
+from nncourse.device import Array
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial
 
@@ -29,7 +30,7 @@ relu_delta = Operation(
 
 
 @shortcut_sum.loops_kernel
-def shortcut_sum_loops(A, B):
+def shortcut_sum_loops(A: Array, B: Array) -> Array:
     C = np.empty_like(A)
     a, b, c = A.reshape(-1), B.reshape(-1), C.reshape(-1)
     for i in range(c.size):
@@ -38,12 +39,12 @@ def shortcut_sum_loops(A, B):
 
 
 @shortcut_sum.array_kernel
-def shortcut_sum_array(A, B):
+def shortcut_sum_array(A: Array, B: Array) -> Array:
     return A + B
 
 
 @relu_delta.loops_kernel
-def relu_delta_loops(G, A):
+def relu_delta_loops(G: Array, A: Array) -> Array:
     D = np.empty_like(G)
     g, a, d = G.reshape(-1), A.reshape(-1), D.reshape(-1)
     for i in range(d.size):
@@ -52,7 +53,7 @@ def relu_delta_loops(G, A):
 
 
 @relu_delta.array_kernel
-def relu_delta_array(G, A):
+def relu_delta_array(G: Array, A: Array) -> Array:
     return np.where(A > 0, G, np.float32(0))
 
 

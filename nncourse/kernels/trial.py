@@ -1,6 +1,6 @@
 """What check() needs to know about an operation to try its kernels. Networks never read this."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ LIMIT_WORDS = {
     "shared atomics": "at most {formula} atomic additions to shared memory",
     "additions": "at least {formula} atomic additions",
 }
+Mistakes = Iterator[tuple[str, Any]]  # what Trial.mistakes yields
 EDGE_CASES = ("zeros", "large", "infinite", "special", "ties", "nan", "one of zeros")
 
 

@@ -5,12 +5,15 @@ The operations work on arrays of any shape; networks call them once for the flat
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from nncourse.device import Array
 from nncourse.kernels import jit
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Mistakes, Trial
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # the usual ones for Adam
 BLOCK = 1 << 15  # numbers of each array that stay in a CPU's cache while a formula goes over them
@@ -18,10 +21,13 @@ BLOCK = 1 << 15  # numbers of each array that stay in a CPU's cache while a form
 # TINY ε are rounded away: divided by ε or more, they move no parameter.
 TINY = 1e-20
 f32 = np.float32
+Number = float | np.float32
+Kernel = Callable[..., Any]
+DEFAULTS = BETA_1, BETA_2, EPSILON
 SOURCE = cuda_beside(__file__, f"BETA_1={BETA_1}f", f"BETA_2={BETA_2}f", f"EPSILON={EPSILON}f")
 
 
-def in_blocks(operation: Operation) -> Callable[[Callable], Callable]:
+def in_blocks(operation: Operation) -> Callable[[Kernel], Kernel]:
     """Decorator: the formula for arrays below is the kernel `cupy`, and `numpy` where it goes over a block at a time.
 
     Each operation of the formula then finds what the one before it has written in the cache.
@@ -29,8 +35,8 @@ def in_blocks(operation: Operation) -> Callable[[Callable], Callable]:
     count = sum(argument.any_shape for argument in operation.arguments)
     in_place = [operation.names.index(result.name) for result in operation.results]
 
-    def register(formula: Callable) -> Callable:
-        def kernel(*arguments):
+    def register(formula: Kernel) -> Kernel:
+        def kernel(*arguments: Any) -> Any:
             arrays, numbers = arguments[:count], arguments[count:]
             if arrays[0].size <= BLOCK:
                 return formula(*arguments)
@@ -59,7 +65,7 @@ sgd_update = Operation(
 
 
 @sgd_update.loops_kernel
-def loops(W, G, rate):
+def loops(W: Array, G: Array, rate: Number) -> Array:
     w, g = W.reshape(-1), G.reshape(-1)  # the same numbers in one row
     rate = f32(rate)  # with 64 bits SIMD instructions would take half as many numbers
     for i in range(w.size):
@@ -68,7 +74,7 @@ def loops(W, G, rate):
 
 
 @in_blocks(sgd_update)
-def array(W, G, rate):
+def array(W: Array, G: Array, rate: float) -> Array:
     W -= rate * G
     return W
 
@@ -78,7 +84,7 @@ sgd_update.cuda_kernel("naive", SOURCE)
 # ---- L2: the cost λ/2 Σ W² is added, so that W shrinks a little in every step
 
 
-def _mistakes_of_l2(place, G, W, l2):
+def _mistakes_of_l2(place: tuple[int, ...], G: Array, W: Array, l2: float) -> Mistakes:
     yield "this is G + 2 λ W: the slope of λ/2 W² is λ W", G + 2 * l2 * W
     yield "this is G + λ/2 W: the slope of λ/2 W² is λ W", G + l2 / 2 * W
     yield "this adds λ/2 W² itself: its slope is needed", G + l2 / 2 * W**2
@@ -98,7 +104,7 @@ l2_gradient = Operation(
 
 
 @l2_gradient.loops_kernel
-def l2_loops(G, W, l2):
+def l2_loops(G: Array, W: Array, l2: Number) -> Array:
     g, w, l2 = G.reshape(-1), W.reshape(-1), f32(l2)
     for i in range(g.size):
         g[i] += l2 * w[i]
@@ -106,7 +112,7 @@ def l2_loops(G, W, l2):
 
 
 @in_blocks(l2_gradient)
-def l2_array(G, W, l2):
+def l2_array(G: Array, W: Array, l2: float) -> Array:
     G += l2 * W
     return G
 
@@ -116,18 +122,20 @@ l2_gradient.cuda_kernel("naive", SOURCE)
 # ---- momentum (Polyak, 1964): V remembers gradients, and fades by the factor μ in each step
 
 
-def _momentum_truth(W, G, V, rate, momentum):
+def _momentum_truth(W: Array, G: Array, V: Array, rate: float, momentum: float) -> tuple[Array, Array]:
     V = momentum * V + G
     return W - rate * V, V
 
 
-def _momentum_magnitude(W, G, V, rate, momentum):
+def _momentum_magnitude(W: Array, G: Array, V: Array, rate: float, momentum: float) -> tuple[Array, Array]:
     """With all of |V|: V + (G − (1 − μ) V) is right too."""
     V = max(abs(momentum), 1) * abs(V) + abs(G)
     return abs(W) + abs(rate) * V, V
 
 
-def _mistakes_of_momentum(place, W, G, V, rate, momentum):
+def _mistakes_of_momentum(
+    place: tuple[int, ...], W: Array, G: Array, V: Array, rate: float, momentum: float
+) -> Mistakes:
     new = momentum * V + G
     yield "this moves W by V as it was before the step", (W - rate * V, new)
     weighted = momentum * V + (1 - momentum) * G
@@ -154,7 +162,7 @@ momentum_update = Operation(
 
 
 @momentum_update.loops_kernel
-def momentum_loops(W, G, V, rate, momentum):
+def momentum_loops(W: Array, G: Array, V: Array, rate: Number, momentum: Number) -> tuple[Array, Array]:
     w, g, v = W.reshape(-1), G.reshape(-1), V.reshape(-1)
     rate, momentum = f32(rate), f32(momentum)
     for i in range(w.size):
@@ -164,7 +172,7 @@ def momentum_loops(W, G, V, rate, momentum):
 
 
 @in_blocks(momentum_update)
-def momentum_array(W, G, V, rate, momentum):
+def momentum_array(W: Array, G: Array, V: Array, rate: float, momentum: float) -> tuple[Array, Array]:
     V *= momentum
     V += G
     W -= rate * V
@@ -180,30 +188,34 @@ momentum_update.cuda_kernel("naive", SOURCE)
 # general_adam_update has them as arguments.
 
 
-def _adam_truth(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+def _adam_truth(W: Array, G: Array, M: Array, V: Array, *numbers: float) -> tuple[Array, Array, Array]:
+    rate, c1, c2, beta1, beta2, epsilon = (*numbers, *DEFAULTS)[:6]
     M = beta1 * M + (1 - beta1) * G
     V = beta2 * V + (1 - beta2) * G**2
     return W - rate * (M / c1) / (np.sqrt(V / c2) + epsilon), M, V
 
 
-def _adam_magnitude(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+def _adam_magnitude(W: Array, G: Array, M: Array, V: Array, *numbers: float) -> tuple[Array, Array, Array]:
+    rate, c1, c2, beta1, beta2, epsilon = (*numbers, *DEFAULTS)[:6]
     M = beta1 * abs(M) + (1 - beta1) * abs(G)
     V = beta2 * V + (1 - beta2) * G**2
     step = abs(rate) * (M / c1) / (np.sqrt(V / c2) + epsilon)
     return abs(W) + step * (1 + _rounded(G) / (2 * np.maximum(V, 1e-30))), M, V + _rounded(G)
 
 
-def _rounded(G):
+def _rounded(G: Array) -> Array:
     """1 − β in float32 is off by up to 2⁻²⁵, which matters if V is small: 1/32 of the tolerance of 8 roundings."""
     return G**2 / 32
 
 
-def _adam_advice(place, W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+def _adam_advice(place: tuple[int, ...], W: Array, G: Array, M: Array, V: Array, *numbers: float) -> str:
+    rate, c1, c2, beta1, beta2, epsilon = (*numbers, *DEFAULTS)[:6]
     m, v = (beta1 * M + (1 - beta1) * G)[place], (beta2 * V + (1 - beta2) * G**2)[place]
     return f"there M must become {m:.7g}, and V {v:.7g}"
 
 
-def _adam_mistakes(place, W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+def _adam_mistakes(place: tuple[int, ...], W: Array, G: Array, M: Array, V: Array, *numbers: float) -> Mistakes:
+    rate, c1, c2, beta1, beta2, epsilon = (*numbers, *DEFAULTS)[:6]
     old_m, old_v = M, V
     _, M, V = _adam_truth(W, G, M, V, rate, c1, c2, beta1, beta2, epsilon)
     m, v = M / c1, V / c2
@@ -233,18 +245,18 @@ def _adam_mistakes(place, W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, 
     yield "here V is a mean of G, not of G²", (_stepped(W, rate, m, plain / c2, epsilon), M, plain)
 
 
-def _stepped(W, rate, m, v, epsilon):
+def _stepped(W: Array, rate: float, m: Array, v: Array, epsilon: float) -> Array:
     return W - rate * m / (np.sqrt(v) + epsilon)
 
 
-def _mean_squares(rng, shape, sizes):
+def _mean_squares(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     """Values of V: usual ones, zeros, and some so small that ε matters where G is 0."""
     usual, small = rng.random(shape) ** 5, 10 ** rng.uniform(-18, -12, shape)
     kinds = rng.permutation(math.prod(shape)).reshape(shape) % 3
     return np.choose(kinds, (usual, np.zeros(shape), small)).astype(np.float32)
 
 
-def one_of(*numbers):
+def one_of(*numbers: float) -> Callable[..., float]:
     """For the `values` of a trial: an argument that is one of these numbers."""
     return lambda rng, shape, sizes: float(rng.choice(numbers))
 
@@ -284,7 +296,18 @@ general_adam_update = Operation(
 
 @adam_update.kernel("loops", device="cpu")
 @general_adam_update.kernel("loops", device="cpu")
-def adam_loops(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+def adam_loops(
+    W: Array,
+    G: Array,
+    M: Array,
+    V: Array,
+    rate: float,
+    c1: float,
+    c2: float,
+    beta1: float = BETA_1,
+    beta2: float = BETA_2,
+    epsilon: float = EPSILON,
+) -> tuple[Array, Array, Array]:
     w, g, m, v = W.reshape(-1), G.reshape(-1), M.reshape(-1), V.reshape(-1)
     for i in range(w.size):
         m[i] = beta1 * m[i] + (1 - beta1) * g[i]
@@ -295,7 +318,18 @@ def adam_loops(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPS
 
 @in_blocks(adam_update)
 @in_blocks(general_adam_update)
-def adam_array(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+def adam_array(
+    W: Array,
+    G: Array,
+    M: Array,
+    V: Array,
+    rate: float,
+    c1: float,
+    c2: float,
+    beta1: float = BETA_1,
+    beta2: float = BETA_2,
+    epsilon: float = EPSILON,
+) -> tuple[Array, Array, Array]:
     M *= beta1
     M += (1 - beta1) * G
     M += TINY * epsilon  # what is far smaller is rounded away
@@ -306,7 +340,18 @@ def adam_array(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPS
     return W, M, V
 
 
-def _adam_in_one_pass(W, G, M, V, rate, c1, c2, beta1, beta2, epsilon):
+def _adam_in_one_pass(
+    W: Array,
+    G: Array,
+    M: Array,
+    V: Array,
+    rate: float,
+    c1: float,
+    c2: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+) -> None:
     """All numbers have 32 bits, so that SIMD instructions take twice as many: W ← W − η √c₂ / c₁ M / (√V + ε √c₂)."""
     w, g, m, v = W.reshape(-1), G.reshape(-1), M.reshape(-1), V.reshape(-1)
     step, small, tiny = f32(rate * math.sqrt(c2) / c1), f32(epsilon * math.sqrt(c2)), f32(TINY * epsilon)
@@ -323,7 +368,18 @@ _compiled_adam = jit.at_first_call(lambda: jit.jit(_adam_in_one_pass))
 
 @adam_update.kernel("numba", device="cpu", written=_adam_in_one_pass)
 @general_adam_update.kernel("numba", device="cpu", written=_adam_in_one_pass)
-def adam_numba(W, G, M, V, rate, c1, c2, beta1=BETA_1, beta2=BETA_2, epsilon=EPSILON):
+def adam_numba(
+    W: Array,
+    G: Array,
+    M: Array,
+    V: Array,
+    rate: float,
+    c1: float,
+    c2: float,
+    beta1: float = BETA_1,
+    beta2: float = BETA_2,
+    epsilon: float = EPSILON,
+) -> tuple[Array, Array, Array]:
     _compiled_adam(W, G, M, V, rate, c1, c2, beta1, beta2, epsilon)  # Numba is slow to fill in what is left out
     return W, M, V
 
@@ -334,12 +390,12 @@ general_adam_update.cuda_kernel("naive", SOURCE)
 # ---- RMSProp (Hinton, 2012): the gradient divided by the root of the running mean of its squares
 
 
-def _rmsprop_truth(W, G, V, rate, beta, epsilon):
+def _rmsprop_truth(W: Array, G: Array, V: Array, rate: float, beta: float, epsilon: float) -> tuple[Array, Array]:
     V = beta * V + (1 - beta) * G**2
     return W - rate * G / (np.sqrt(V) + epsilon), V
 
 
-def _rmsprop_magnitude(W, G, V, rate, beta, epsilon):
+def _rmsprop_magnitude(W: Array, G: Array, V: Array, rate: float, beta: float, epsilon: float) -> tuple[Array, Array]:
     V = beta * V + (1 - beta) * G**2
     step = abs(rate * G) / (np.sqrt(V) + epsilon)
     return abs(W) + step * (1 + _rounded(G) / (2 * np.maximum(V, 1e-30))), V + _rounded(G)
@@ -361,7 +417,7 @@ rmsprop_update = Operation(
 
 
 @rmsprop_update.loops_kernel
-def rmsprop_loops(W, G, V, rate, beta, epsilon):
+def rmsprop_loops(W: Array, G: Array, V: Array, rate: Number, beta: Number, epsilon: Number) -> tuple[Array, Array]:
     w, g, v = W.reshape(-1), G.reshape(-1), V.reshape(-1)
     rate, beta, rest, epsilon = f32(rate), f32(beta), f32(1 - beta), f32(epsilon)
     for i in range(w.size):
@@ -371,7 +427,7 @@ def rmsprop_loops(W, G, V, rate, beta, epsilon):
 
 
 @in_blocks(rmsprop_update)
-def rmsprop_array(W, G, V, rate, beta, epsilon):
+def rmsprop_array(W: Array, G: Array, V: Array, rate: float, beta: float, epsilon: float) -> tuple[Array, Array]:
     V *= beta
     V += (1 - beta) * G * G
     W -= rate * G / (np.sqrt(V) + epsilon)
@@ -383,7 +439,7 @@ rmsprop_update.cuda_kernel("naive", SOURCE)
 # ---- AdaGrad (Duchi, Hazan and Singer, 2011): divided by the root of the sum of all squares, so steps get shorter
 
 
-def _adagrad_truth(W, G, V, rate, epsilon):
+def _adagrad_truth(W: Array, G: Array, V: Array, rate: float, epsilon: float) -> tuple[Array, Array]:
     V = V + G**2
     return W - rate * G / (np.sqrt(V) + epsilon), V
 
@@ -404,7 +460,7 @@ adagrad_update = Operation(
 
 
 @adagrad_update.loops_kernel
-def adagrad_loops(W, G, V, rate, epsilon):
+def adagrad_loops(W: Array, G: Array, V: Array, rate: Number, epsilon: Number) -> tuple[Array, Array]:
     w, g, v = W.reshape(-1), G.reshape(-1), V.reshape(-1)
     rate, epsilon = f32(rate), f32(epsilon)
     for i in range(w.size):
@@ -414,7 +470,7 @@ def adagrad_loops(W, G, V, rate, epsilon):
 
 
 @in_blocks(adagrad_update)
-def adagrad_array(W, G, V, rate, epsilon):
+def adagrad_array(W: Array, G: Array, V: Array, rate: float, epsilon: float) -> tuple[Array, Array]:
     V += G * G
     W -= rate * G / (np.sqrt(V) + epsilon)
     return W, V
