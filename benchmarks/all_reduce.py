@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks.several_gpus import command
 from benchmarks.workers import WrongResultError
+from fused_epochs.all_reduce import GPUs, after_rounds, way_for
 from nncourse import device as devices
 from nncourse.errors import CourseError
-from nncourse.kernels.peer.all_reduce import GPUs, after_rounds, way_for
 
 os.environ["NCCL_NVLS_ENABLE"] = "0"
 

@@ -15,6 +15,7 @@ from benchmarks.all_reduce import made_streams, on, recorded, replay, timed, usi
 from benchmarks.device_tables import base_seconds
 from benchmarks.several_gpus import command
 from benchmarks.workers import WrongResultError
+from fused_epochs.all_reduce import GPUs
 from fused_epochs.architecture import chain_of_dense
 from fused_epochs.dense_peers import epoch_function
 from fused_epochs.network import PLAIN
@@ -22,7 +23,6 @@ from nncourse import device as devices
 from nncourse.catalogue import find
 from nncourse.errors import CourseError
 from nncourse.kernels.dense_epoch import DenseArchitecture, batches, random_targets
-from nncourse.kernels.peer.all_reduce import GPUs
 
 ARCHITECTURE = DenseArchitecture((784, 192, 10), ("sigmoid", "softmax"), "categorical_cross_entropy")
 SAMPLES, RATE, ROUNDS = 50_000, 0.1, 5

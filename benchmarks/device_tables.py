@@ -26,7 +26,7 @@ def all_reduce(result: dict) -> tuple[str, Rows]:
         rows.append([f"{count} GPUs: {contender}", *times, *line])
     said = (
         "The sum of the vectors of several GPUs (all-reduce): inside running kernels through each other's memory "
-        "(`nncourse/kernels/peer/all_reduce.cu`; three ways), the same launched from Python and in a CUDA graph, and "
+        "(`fused_epochs/all_reduce.cu`; three ways), the same launched from Python and in a CUDA graph, and "
         "NCCL. Each sum was checked; those of the course are the same bits on all GPUs. α + β n is fitted to the times."
     )
     return said, rows

@@ -8,7 +8,7 @@ from nncourse.catalogue import defined_in
 from nncourse.kernels import dense_epoch
 from nncourse.kernels.operation import Operation
 
-# The modules by kind of network: those for the backends numpy and numba, and the others.
+# The modules by kind of network, and the sum over GPUs: those for the backends numpy and numba, and the others.
 KINDS = {
     "dense": (("dense_cpu",), ("dense_plain", "dense_one_kernel")),
     "convolutional": (
@@ -16,6 +16,7 @@ KINDS = {
         ("convolutional_one_kernel",),
     ),
     "network": (("gradient", "gradient_cpu", "gradient_loops"), ("network", "dense_one_kernel", "streamed")),
+    "peer": ((), ("all_reduce",)),
 }
 
 

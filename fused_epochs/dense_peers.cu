@@ -4,7 +4,7 @@
 //   softmax_to_deltas  softmax outputs instead: they need the whole row, so `forward` computes z first
 //   hidden_deltas      D_below = (D W) ⊙ σ'(A_below), once for each hidden layer, from the last to the first
 //   gradients          sum the gradients over this GPU's rows
-//   all_reduce         add them over all GPUs: kernels/peer/all_reduce.cu
+//   all_reduce         add them over all GPUs: all_reduce.cu
 //   descend            W ← W − rate dC/dW, on every GPU with the same bits
 //
 //   make test FILES=tests/test_peer.py        one GPU, or the emulator, plays several

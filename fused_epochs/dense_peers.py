@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fused_epochs.all_reduce import GPUs, Simulated
 from fused_epochs.dense import COSTS, MATHEMATICS, codes
 from nncourse import device as devices
 from nncourse.cuda.launch import launch
@@ -19,7 +20,6 @@ from nncourse.group import shard
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.dense_epoch import DenseArchitecture, batches, dense_sgd_epoch
 from nncourse.kernels.operation import cuda_beside
-from nncourse.kernels.peer.all_reduce import GPUs, Simulated
 
 # Constants of the .cu text. A thread computes SIDE × SIDE elements of a product: 4 reuses more of what is read; 2 makes
 # more blocks, which keeps more of the GPU busy if a product has fewer than LARGE multiplications.

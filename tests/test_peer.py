@@ -13,11 +13,11 @@ from cuda_on_cpu import emulate
 from cuda_on_cpu.faults import EmulationError
 from cuda_on_cpu.nvrtc import compile_check, why_no_nvrtc
 from fused_epochs import dense_peers
+from fused_epochs.all_reduce import WAYS, GPUs, Simulated, after_rounds, peer_sum, source, way_for
 from nnclassroom.judge.check import check
 from nncourse import device as devices
 from nncourse.errors import CourseError
 from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch, random_targets
-from nncourse.kernels.peer.all_reduce import WAYS, GPUs, Simulated, after_rounds, peer_sum, source, way_for
 from tests.tiers import many
 
 needs_emulator = pytest.mark.skipif(emulate.why_not() is not None, reason=str(emulate.why_not()))
@@ -99,7 +99,7 @@ def test_after_rounds_is_the_sum_after_one():
 
 # ---- wrong versions
 
-WRONG = mistakes("peer/all_reduce")
+WRONG = mistakes("epochs/all_reduce")
 
 
 @needs_emulator

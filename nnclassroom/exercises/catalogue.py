@@ -10,13 +10,12 @@ from nncourse.errors import refuse_unknown
 from nncourse.kernels.operation import Operation
 
 NOTEBOOKS = ("nb03b", "nb04", "nb06", "nb08_to_10", "nb09", "nb12", "nb13", "nb14")
-EXERCISES = (*(f"nnclassroom.exercises.{name}" for name in NOTEBOOKS), "nncourse.kernels.peer.all_reduce")
 WHOLE_STEP = "algorithm_1"  # training steps run a student's kept one
 
 
 def exercise_topics() -> tuple[ModuleType, ...]:
     """The modules of the operations that only exercises use."""
-    return tuple(map(import_module, EXERCISES))
+    return tuple(import_module(f"nnclassroom.exercises.{name}") for name in NOTEBOOKS)
 
 
 def find(name: str) -> Operation:

@@ -87,16 +87,15 @@ def _standing_alone(kernel: Kernel) -> str:
     whole = file_of(kernel.where).read_text("utf-8")
     tree = ast.parse(whole)
     function = _function(tree, kernel.where)
-    function.args.defaults = [
-        ast.Constant(_constants(tree)[each.id]) if isinstance(each, ast.Name) else each for each in function.args.defaults
-    ]
+    known, defaults = _constants(tree), function.args.defaults
+    function.args.defaults = [ast.Constant(known[each.id]) if isinstance(each, ast.Name) else each for each in defaults]
     used = (_shown(whole, node) for node in _used(tree, function))
     head, _, body = _shown(whole, function, kernel.operation.name).partition("\n")
     return "\n".join([head, *(textwrap.indent(each, "    ") for each in used), body])
 
 
 def _shown(whole: str, node: ast.stmt, name: str = "") -> str:
-    """A part of a file as readers see it: a function without its annotations, which name types that a notebook lacks."""
+    """A part of a file as readers see it: a function without annotations, which name types that a notebook lacks."""
     text = ast.get_source_segment(whole, node) or ""
     if not isinstance(node, ast.FunctionDef):
         return text
