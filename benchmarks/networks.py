@@ -7,7 +7,8 @@
 
 On a GPU all contenders of a row are in one process. On a CPU each is in its own, with one thread unless --threads says
 otherwise. They are asked in turn, round by round, after each has taken the first steps as a float64 reference does.
-Rows are saved one by one in results/networks-MACHINE.json, beside those that are there already.
+Rows are saved one by one in results/networks-MACHINE.json, beside those that are there already. If train() takes
+another plan than the recorded one, the row is not saved and the exit status is 1: remove the record to accept the plan.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +105,7 @@ def run(rows: list[dict], device: str, backends: list[str], options) -> int:
         print(f"left out: {name}: {why}")
     print(network_records.head(names, over), flush=True)
     team = Team(device, backends, ONE_THREAD if threads == 1 else {}, device == "cpu" or options.apart)
-    done, longest = [], LONG
+    done, longest, changed = [], LONG, []
     try:
         for row in rows:
             started = time.perf_counter()
@@ -116,6 +118,9 @@ def run(rows: list[dict], device: str, backends: list[str], options) -> int:
             for name, why in found["left_out"].items():
                 print(f"   left out: {name}: {why}"[:80], flush=True)
             done[-1]["left_out"] |= missing
+            if unlike := list(other_plans(result["rows"], done[-1])):
+                changed += unlike
+                continue
             result["rows"] = merged(result["rows"], done[-1])
             saved.save(result, path, said=False)
             longest = max(longest, 1.2 * (time.perf_counter() - started))
@@ -128,7 +133,8 @@ def run(rows: list[dict], device: str, backends: list[str], options) -> int:
     print("\n".join(network_records.summary(done, names)))
     if done:
         print(f"{workers.since(begin).strip()}; the best of {options.rounds} rounds; written: {path}")
-    return 0
+    print(*changed, sep="\n", end="\n" if changed else "")
+    return 1 if changed else 0
 
 
 def begun(device: str, folder: Path) -> tuple[dict, Path]:
@@ -318,6 +324,15 @@ def forget(device: str) -> None:
 def read(path: Path) -> dict:
     """A results file; {} if there is none."""
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+def other_plans(rows: list[dict], new: dict) -> Iterator[str]:
+    """A line for each contender whose plan is not the one recorded for the same network."""
+    for row in (row for row in rows if identity(row) == identity(new)):
+        for name, found in new["contenders"].items():
+            if (expected := row["contenders"].get(name, {}).get("kernel")) not in (None, found.get("kernel")):
+                why = f" ({found['note']})" if found["note"] else ""
+                yield f"row {new['row']} is not saved: {name}: expected the plan {expected}, got {found['kernel']}{why}"
 
 
 def merged(rows: list[dict], new: dict) -> list[dict]:

@@ -58,6 +58,7 @@ class MadeUpTeam:
 
     fail: dict[str, set[int]] = {}
     slow_row: int | None = None
+    plans: dict[int, tuple[str, str]] = {}
 
     def __init__(self, *_):
         self.ready, self.numbers = set(), count(1)
@@ -72,7 +73,8 @@ class MadeUpTeam:
             self.ready.add(name)
         if what == "time":
             assert name in self.ready, "timed before it was prepared, or by a process that had ended"
-            facts = {"steps": 10} | ({"kernel": "recorded", "note": ""} if name.startswith("nncourse") else {})
+            plan, note = MadeUpTeam.plans.get(row["row"], ("recorded", ""))
+            facts = {"steps": 10} | ({"kernel": plan, "note": note} if name.startswith("nncourse") else {})
             return {"seconds": 1e-6 * next(self.numbers), "facts": facts}
         return None
 
@@ -90,8 +92,8 @@ def run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(networks.workers, "asked_once", lambda *_: json.loads(json.dumps(ABOUT)))
     monkeypatch.setattr(networks.saved, "RESULTS", tmp_path)
 
-    def started(arguments):
-        assert networks.main([*arguments.split(), "--out", str(tmp_path)]) == 0
+    def started(arguments, status=0):
+        assert networks.main([*arguments.split(), "--out", str(tmp_path)]) == status
         path = tmp_path / "networks-nvidia-made-up.json"
         return (json.loads(path.read_text("utf-8")) if path.exists() else None), capsys.readouterr().out
 
@@ -112,6 +114,15 @@ def test_rows_of_several_runs_join_in_one_file_of_the_machine(run, tmp_path):
     assert list(rounds.items()) == [(1, 1), (2, 1), (5, 3)]
     found, said = run("--random 2 --seed 9 --rounds 1 --device cpu")
     assert [row.get("seed") for row in found["rows"]] == [None, None, None, 9, 9] and "seed 9" in said
+
+
+def test_a_row_that_takes_another_plan_than_recorded_is_not_saved(run, monkeypatch):
+    before, _ = run("--rows 2-3 --rounds 1 --device cpu")
+    monkeypatch.setattr(MadeUpTeam, "plans", {3: ("operations", "a made-up reason")})
+    found, said = run("--rows 2-3 --rounds 2 --device cpu", status=1)
+    assert len(found["rows"][0]["contenders"]["nncourse numpy"]["rounds"]) == 2
+    assert found["rows"][1] == before["rows"][1]
+    assert said.count("row 3 is not saved") == 2 and "recorded, got operations (a made-up reason)" in said
 
 
 def test_results_of_other_versions_are_not_mixed(run, monkeypatch):
