@@ -384,6 +384,14 @@ def test_of_many_values_on_the_way_only_the_newest_is_computed():
     assert loop.engine is not before and loop.settings.noise == 0.39 and loop.number == 2
 
 
+def test_the_points_of_other_data_are_drawn_although_the_new_engine_may_lie_where_the_old_one_lay():
+    shown = []
+    loop = Loop(Settings(), shown.append)
+    for data in ("circles", "xor", "moons"):
+        loop.turn([("data", data)])
+        assert shown[-1].scene is not None
+
+
 def test_a_cost_that_is_no_number_pauses_with_advice_and_reset_mends_it(open_playground):
     widget = open_playground(activation="relu", learning_rate=1e30)
     send(widget, "start")

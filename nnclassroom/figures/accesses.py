@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +21,17 @@ from nnclassroom.judge.run import out_of
 from nnclassroom.judge.tolerance import references_of, rounded_as
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.kernel import CudaKernel
+from nncourse.kernels.operation import Operation
 
 BANKS = 32  # of 4-byte words
 NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 GLOBAL_HEAD = ("global", "reads", "writes", "atomics", "outside", "sectors", "fewest", "efficiency")
 SHARED_HEAD = ("shared", "reads", "writes", "atomics", "outside", "bank conflicts")
-WIDTHS = {GLOBAL_HEAD: (13, 9, 9, 9, 9, 9, 8, 12), SHARED_HEAD: (13, 9, 9, 9, 9, 16)}  # of columns, minimum
+Texts = tuple[str, ...]
+WIDTHS: dict[Texts, tuple[int, ...]] = {
+    GLOBAL_HEAD: (13, 9, 9, 9, 9, 9, 8, 12),
+    SHARED_HEAD: (13, 9, 9, 9, 9, 16),
+}  # of columns, minimum
 
 
 @dataclass(frozen=True)
@@ -111,15 +117,17 @@ class Accesses:
         return pages.page(body + "<br>".join(map(escape, remarks)))
 
 
-def accesses(kernel: CudaKernel, *arguments) -> Accesses:
+def accesses(kernel: CudaKernel, *arguments: Any) -> Accesses:
     """Run a CUDA kernel on NumPy arrays under the emulator, and record all accesses. The arrays are not changed."""
     if not isinstance(kernel, CudaKernel):
         raise CourseError(f"wanted a CUDA kernel, got {kernel}")
     operation = kernel.operation
+    assert isinstance(operation, Operation)
     sizes = operation.sizes(*arguments)
     references = references_of(operation, arguments)
     copies = (value.copy() if isinstance(value, np.ndarray) else value for value in arguments)
-    options: dict = {"record": (found := [])}
+    found: list[Trace] = []
+    options: dict[str, Any] = {"record": found}
     if not operation.in_place:
         options["out"] = out_of(operation, references)
     result = kernel(*copies, **options)
@@ -138,8 +146,8 @@ def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
     memory, outside = trace.memories[number], trace.accesses["outside"]
     mine = trace.accesses["memory"] == number
     rows, requests = trace.accesses[mine & ~outside], requests[mine & ~outside]
-    kinds = np.bincount(rows["kind"], minlength=3).tolist()
-    count = Count(memory, *kinds, int((mine & outside).sum()))
+    reads, writes, atomics = np.bincount(rows["kind"], minlength=3).tolist()
+    count = Count(memory, reads, writes, atomics, int((mine & outside).sum()))
     if not len(rows):
         return count
     if memory.shared:
@@ -213,7 +221,7 @@ def launched(accesses: Accesses) -> str:
     return f"{blocks}; {touching}"
 
 
-def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[tuple[str, ...], list[tuple]]], list[str]]:
+def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[Texts, list[Texts]]], list[str]]:
     """The lines above the tables, the tables (head and rows), and the lines below them."""
     said = [accesses.title, launched(accesses)]
     in_global, in_shared, remarks = [], [], []
@@ -230,7 +238,9 @@ def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[tuple[str, ...], l
     if in_global:
         remarks.append("sectors: of 32 bytes, touched by one access of a warp; fewest: that would do")
     remarks = [f"✗ {text}" for text in _faults(accesses)] + remarks
-    tables = [(head, rows) for head, rows in ((GLOBAL_HEAD, in_global), (SHARED_HEAD, in_shared)) if rows]
+    tables: list[tuple[Texts, list[Texts]]] = [
+        (head, rows) for head, rows in ((GLOBAL_HEAD, in_global), (SHARED_HEAD, in_shared)) if rows
+    ]
     return said, tables, remarks
 
 

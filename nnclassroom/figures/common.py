@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -21,7 +22,8 @@ SHADES = LinearSegmentedColormap.from_list("two classes", ["#a9cbe8", "#ffffff",
 DARK = 0.7  # share of the largest count above which text is white
 MISTAKES = 3  # most mistakes of a confusion matrix that are named in words
 
-Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> (x, y)
+Numbers = Sequence[float] | np.ndarray
+Lines = Mapping[str, tuple[Numbers, Numbers]]  # label -> (x, y)
 
 
 def plot_history(history: History, title: str = "") -> WordedFigure:
@@ -30,7 +32,9 @@ def plot_history(history: History, title: str = "") -> WordedFigure:
     epochs = [epoch.number for epoch in history.epochs]
     axes.plot(epochs, history.costs, label="training", color="tab:blue")
     if history.epochs and history.epochs[0].validation_cost is not None:
-        axes.plot(epochs, history.validation_costs, label="held out", color="tab:orange", linestyle="--")
+        axes.plot(
+            epochs, np.array(history.validation_costs, float), label="held out", color="tab:orange", linestyle="--"
+        )
     axes.set(xlabel="epoch", ylabel="cost", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     plain_numbers(axes.yaxis)
@@ -54,7 +58,7 @@ def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> 
     figure, axes = figure_with_axes(
         title, width=1.6 + 0.6 * max(4, len(classes)), height=max(3.4, 0.8 + 0.4 * len(classes))
     )
-    draw_counts(axes, M, M.astype(str))
+    draw_counts(axes, M, M.astype(str).tolist())
     ticks = range(len(classes))
     axes.set_xticks(ticks, classes, rotation=0 if len(classes) < 4 else 45)
     axes.set_yticks(ticks, classes)
@@ -83,11 +87,13 @@ def draw_counts(axes: Axes, M: np.ndarray, texts: Sequence[Sequence[str]]) -> No
     axes.set(xlabel="predicted class", ylabel="true class")
 
 
-def draw_dots(axes: Axes, labels: Sequence[str], seconds: Sequence[float], size: float, color, fontsize: float) -> None:
+def draw_dots(
+    axes: Axes, labels: Sequence[str], seconds: Sequence[float], size: float, color: Sequence[str], fontsize: float
+) -> None:
     """Draw times as dots on a logarithmic axis, one row each, the first at the top."""
     axes.scatter(seconds, range(len(seconds)), s=size, color=color, label="measured")
     for place, time in enumerate(seconds):
-        beside = {"textcoords": "offset points", "va": "center", "fontsize": fontsize}
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": fontsize}
         axes.annotate(duration(time), (time, place), (fontsize, 0), **beside)
     axes.set_yticks(range(len(seconds)), labels, fontsize=fontsize)
     axes.set_xscale("log")
@@ -186,9 +192,9 @@ def plot_lines(
 ) -> Described:
     """Plot lines with markers on a logarithmic y axis; `below` puts the legend under the axes."""
     figure, axes = figure_with_axes(title, width=6.5)
-    draw_lines(axes, lines)
+    legend = draw_lines(axes, lines)
     if below:
-        axes.get_legend().remove()
+        legend.remove()
         figure.legend(loc="outside lower center", ncols=len(lines), frameon=False, fontsize=9)
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale)
     return Described(figure, f"{ylabel} over {xlabel}. {ends_in_words(lines)}")
@@ -208,7 +214,7 @@ def plot_roofline(
     figure, axes = figure_with_axes(title, width=7.0, height=4.2)
     x = np.geomspace(0.1, 1000, 300)
     for number, (label, (bandwidth, rate)) in enumerate(roofs.items()):
-        style = {"linestyle": ("-", "--", ":")[number % 3], "color": "0.35"}
+        style: dict[str, Any] = {"linestyle": ("-", "--", ":")[number % 3], "color": "0.35"}
         axes.plot(x, np.minimum(bandwidth * x, rate) / 1e12, label=f"roof: {label}", **style)
     said = [f"roof {label}" for label in roofs]
     shared: dict[tuple[float, int], list[str]] = {}
@@ -218,7 +224,7 @@ def plot_roofline(
         shared.setdefault((intensity, round(20 * np.log10(rate))), []).append(label)
         said.append(f"{label}: {intensity:.3g} FLOP per byte, {rate / 1e12:.3g} TFLOP/s")
     for (intensity, decibels), labels in shared.items() if beside else ():
-        place = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
+        place: dict[str, Any] = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
         axes.annotate(", ".join(labels), (intensity, 10 ** (decibels / 20) / 1e12), **place)
     axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="rate, TFLOP/s", xscale="log", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -228,16 +234,17 @@ def plot_roofline(
     return Described(figure, f"Roofline, rate over arithmetic intensity: {'; '.join(said)}.")
 
 
-def line_style(number: int) -> dict[str, str]:
+def line_style(number: int) -> dict[str, Any]:
     """Marker and dashes of a line, so that lines do not differ in colour alone."""
     return {"marker": "os^Dv"[number % 5], "linestyle": ("-", "--", "-.", ":")[number % 4]}
 
 
-def draw_lines(axes: Axes, lines: Lines) -> None:
+def draw_lines(axes: Axes, lines: Lines) -> Legend:
+    """Draw lines with markers on logarithmic axes. Returns their legend."""
     for number, (label, (x, y)) in enumerate(lines.items()):
         axes.plot(x, y, label=label, markersize=5, **line_style(number))
     axes.set(xscale="log", yscale="log")
-    axes.legend(frameon=False, fontsize=9)
+    return axes.legend(frameon=False, fontsize=9)
 
 
 def ends_in_words(lines: Lines) -> str:

@@ -46,21 +46,21 @@ class Described:
     def __repr__(self) -> str:
         return f"Figure: {self.words}"
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict[str, str], dict[str, Any]]:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, str], dict[str, Any]]:
         return bundle(self.figure, self.words, self.photographs)
 
 
 class WordedFigure(Figure):
     """A matplotlib figure that has its own words."""
 
-    def __init__(self, *args, words: str = "", **kwargs):
+    def __init__(self, *args: Any, words: str = "", **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.words = words
 
     def __repr__(self) -> str:
         return f"Figure: {self.words}"
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict[str, str], dict[str, Any]]:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, str], dict[str, Any]]:
         return bundle(self, self.words)
 
 
@@ -82,7 +82,7 @@ def png(figure: Figure) -> tuple[bytes, int, int]:
     canvas, file = FigureCanvasAgg(figure), io.BytesIO()
     canvas.draw()
     picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
-    if picture.getextrema()[3] == (255, 255):
+    if picture.getchannel("A").getextrema() == (255, 255):
         picture, method = picture.convert("RGB"), Image.Quantize.MAXCOVERAGE  # it keeps rare colours
     else:
         method = Image.Quantize.FASTOCTREE  # the method for transparent pictures

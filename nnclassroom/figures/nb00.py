@@ -20,8 +20,8 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> WordedFigure:
     figure, axes = figure_with_axes(title, height=3.0)
     axes.set_axis_off()
     places = [_rows(size) for size in sizes]
-    for x, layers in enumerate(pairwise(places)):
-        axes.plot([x, x + 1], np.array(list(product(*layers))).T, color="0.6", linewidth=0.4, zorder=1)
+    for x, two in enumerate(pairwise(places)):
+        axes.plot([x, x + 1], np.array(list(product(*two))).T, color="0.6", linewidth=0.4, zorder=1)
     for x, (size, rows) in enumerate(zip(sizes, places, strict=True)):
         axes.scatter([x] * len(rows), rows, s=90, color="tab:orange" if x else "tab:blue", zorder=2)
         if size > len(rows):
@@ -47,14 +47,14 @@ def _rows(size: int) -> list[float]:
 
 def plot_timing(rows: list[Row], title: str = "") -> WordedFigure:
     """Plot the time of each kernel that was timed, as dots on a logarithmic axis."""
-    timed = [row for row in rows if row.seconds]
+    timed = [(row, row.seconds) for row in rows if row.seconds]
     figure, axes = figure_with_axes(title, height=1.2 + 0.4 * len(timed))
-    colours = ["tab:blue" if row.device == "cpu" else "tab:green" for row in timed]
-    labels = [f"{row.kernel} ({row.device})" for row in timed]
-    draw_dots(axes, labels, [row.seconds for row in timed], size=70, color=colours, fontsize=10)
+    colours = ["tab:blue" if row.device == "cpu" else "tab:green" for row, _ in timed]
+    labels = [f"{row.kernel} ({row.device})" for row, _ in timed]
+    draw_dots(axes, labels, [seconds for _, seconds in timed], size=70, color=colours, fontsize=10)
     axes.set_xlabel("time of one call, seconds (further left is faster)")
     axes.margins(x=0.25, y=0.2)
-    said = [f"{label} {duration(row.seconds)}" for label, row in zip(labels, timed, strict=True)]
+    said = [f"{label} {duration(seconds)}" for label, (_, seconds) in zip(labels, timed, strict=True)]
     figure.words = with_title(title, f"Time of one call, as dots on a logarithmic axis: {'; '.join(said) or 'none'}.")
     return figure
 
@@ -65,10 +65,10 @@ def plot_progress() -> WordedFigure:
     figure, axes = figure_with_axes("Exercises: filled ones are done", width=9.0, height=0.7 + 0.55 * len(rows))
     for y, entries in enumerate(rows.values()):
         for x, exercise in enumerate(entries):
-            done = exercise.key in record
-            face, ink = ("tab:green", "white") if done else ("white", INK)
+            kept = exercise.key in record
+            face, ink = ("tab:green", "white") if kept else ("white", INK)
             axes.add_patch(Rectangle((x + 0.03, y + 0.08), 0.94, 0.84, facecolor=face, edgecolor="0.6"))
-            words = f"{'✓' if done else '○'} {exercise.operation.replace('_', chr(10), 1)}\n({exercise.kernel})"
+            words = f"{'✓' if kept else '○'} {exercise.operation.replace('_', chr(10), 1)}\n({exercise.kernel})"
             axes.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=6, color=ink)
     axes.set(xlim=(0, max(map(len, rows.values()))), ylim=(len(rows), 0), xticks=[])
     axes.set_yticks([y + 0.5 for y in range(len(rows))], list(rows))

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,6 +23,7 @@ __all__ = [
     "widest_gap",
 ]
 
+Weights = Sequence[float] | np.ndarray  # (w1, w2, b)
 Answer = Callable[[np.ndarray, Sequence[float], float], int]  # a neuron: inputs, weights, bias -> 0 or 1
 CORNERS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32)
 XOR = np.array([0, 1, 1, 0])
@@ -47,7 +49,11 @@ def plot_parts() -> Described:
 
 
 def plot_learning(
-    X: np.ndarray, y: np.ndarray, weights: np.ndarray, mistakes: Sequence[int], names=("input x1", "input x2")
+    X: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    mistakes: Sequence[int],
+    names: Sequence[str] = ("input x1", "input x2"),
 ) -> Described:
     """Plot the line of each w = (w1, w2, b), from faint to dark, the last one red; and the mistakes in each epoch."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
@@ -118,12 +124,9 @@ class TwoLayers:
         self.neurons = [*hidden, output]
         if len(hidden) != 2 or any(len(neuron) != 3 for neuron in self.neurons):
             raise CourseError("wanted two hidden neurons and one output, each of them (w1, w2, b)")
-        self.open = any(value is None for neuron in self.neurons for value in neuron)
-        self.rows = [] if self.open else [self._row(answer, x) for x in CORNERS]
-
-    def _row(self, answer: Answer, x: np.ndarray) -> tuple[int, int, int]:
-        first, second = (answer(x, neuron[:2], neuron[2]) for neuron in self.neurons[:2])
-        return first, second, answer(np.array([first, second]), self.neurons[2][:2], self.neurons[2][2])
+        found = [neuron for neuron in self.neurons if _is_found(neuron)]
+        self.open = len(found) < len(self.neurons)
+        self.rows = [] if self.open else [_row(answer, found, x) for x in CORNERS]
 
     @property
     def right(self) -> bool:
@@ -155,19 +158,31 @@ class TwoLayers:
         return (f"<pre>{html.escape(chr(10).join(table))}</pre>" if table else "") + page(html.escape(verdict), state)
 
 
+def _is_found(neuron: Sequence[float | None]) -> TypeGuard[Sequence[float]]:
+    """Whether the neuron has all three numbers."""
+    return all(value is not None for value in neuron)
+
+
+def _row(answer: Answer, neurons: Sequence[Sequence[float]], x: np.ndarray) -> tuple[int, int, int]:
+    """The answers of the three neurons at one corner."""
+    first, second = (answer(x, neuron[:2], neuron[2]) for neuron in neurons[:2])
+    return first, second, answer(np.array([first, second]), neurons[2][:2], neurons[2][2])
+
+
 def plot_two_layers(layers: TwoLayers) -> Described:
     """Plot the network's answers over the plane with its two lines, and what its third neuron sees.
 
     While `layers` is open: the four corners, and the lines of the neurons that have all three numbers.
     """
     *hidden, output = layers.neurons
-    found = [neuron for neuron in hidden if None not in neuron]
+    found = [neuron for neuron in hidden if _is_found(neuron)]
+    third = [output] if _is_found(output) else []
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     if not layers.open:
         side = np.linspace(-0.5, 1.5, 201)
-        both = _seen(np.stack(np.meshgrid(side, side), axis=-1), hidden)
-        left.imshow(_side(both, output), SHADES, extent=(-0.5, 1.5) * 2, origin="lower", vmin=0, vmax=1)
+        both = _seen(np.stack(np.meshgrid(side, side), axis=-1), found)
+        left.imshow(_side(both, third[0]), SHADES, extent=(-0.5, 1.5) * 2, origin="lower", vmin=0, vmax=1)
     title = "the four corners, and your lines as you find them" if layers.open else "the answer, and your two lines"
     for lines in ([], *([neuron] for neuron in found)):
         _lines(left, CORNERS, XOR, lines, title)
@@ -175,7 +190,7 @@ def plot_two_layers(layers: TwoLayers) -> Described:
     words = f"Left, the plane of the inputs: the corners of XOR, and the lines of {len(found)} of the 2 hidden neurons"
     words += ". " if layers.open else ", and where the answer is 1. "
     if len(found) == 2:
-        seen, third = _seen(CORNERS, hidden), [] if None in output else [output]
+        seen = _seen(CORNERS, found)
         _lines(right, seen, XOR, third, "what the third neuron sees")
         places = len({tuple(row) for row in seen.tolist()})
         words += f"Right, the plane of h1 and h2: the four corners have become {places} points"
@@ -194,12 +209,12 @@ def _seen(X: np.ndarray, hidden: Sequence[Sequence[float]]) -> np.ndarray:
     return np.stack([_side(X, neuron) for neuron in hidden], axis=-1)
 
 
-def _side(X: np.ndarray, w: Sequence[float]) -> np.ndarray:
+def _side(X: np.ndarray, w: Weights) -> np.ndarray:
     """0 or 1 for each point X (…, 2), by a neuron (w1, w2, b) with the step activation."""
     return (X @ np.asarray(w[:2], float) + w[2] > 0).astype(int)
 
 
-def _lines(axes: Axes, X: np.ndarray, y: np.ndarray, weights: Sequence[np.ndarray], title: str) -> None:
+def _lines(axes: Axes, X: np.ndarray, y: np.ndarray, weights: Sequence[Weights] | np.ndarray, title: str) -> None:
     """Plot the points, and the line of each w = (w1, w2, b) from faint to dark, the last one red."""
     for label, (colour, mark) in enumerate(MARKS):
         axes.plot(*X[y == label].T, mark, color=colour, label=f"class {label}")
@@ -207,7 +222,7 @@ def _lines(axes: Axes, X: np.ndarray, y: np.ndarray, weights: Sequence[np.ndarra
         direction = np.asarray(w[:2], float)
         if direction.any():  # weights of 0 have no line
             foot = -w[2] * direction / (direction @ direction)
-            style = {"color": "black", "alpha": 0.1 + 0.7 * (number / len(weights)) ** 3}
+            style: dict[str, Any] = {"color": "black", "alpha": 0.1 + 0.7 * (number / len(weights)) ** 3}
             style = {"color": "tab:red", "linewidth": 2} if number == len(weights) else style
             axes.axline(foot, foot + [-direction[1], direction[0]], **style)
     low, high = X.min(axis=0) - 0.5, X.max(axis=0) + 0.5

@@ -20,7 +20,7 @@ from nncourse.backend import choose
 __all__ = ["Described", "plot_activation", "plot_neuron"]
 
 
-def neuron_says(w: Sequence[float], b: float, X: np.ndarray) -> np.ndarray:
+def neuron_says(w: Sequence[float] | np.ndarray, b: float, X: np.ndarray) -> np.ndarray:
     """The class, 0 or 1, that a neuron with the step activation predicts for each point of X (n, 2)."""
     backend = choose("numpy")
     Z = backend.dense_forward(X, np.array([w], X.dtype), np.array([b], X.dtype))
@@ -28,7 +28,12 @@ def neuron_says(w: Sequence[float], b: float, X: np.ndarray) -> np.ndarray:
 
 
 def plot_neuron(
-    w: Sequence[float], b: float, X: np.ndarray, y: np.ndarray, title: str = "", activation: str = "step"
+    w: Sequence[float] | np.ndarray,
+    b: float,
+    X: np.ndarray,
+    y: np.ndarray,
+    title: str = "",
+    activation: str = "step",
 ) -> WordedFigure:
     """Plot a neuron with two inputs: its output over the plane, the line z = 0, and points X (n, 2) of classes y (n,).
 

@@ -13,6 +13,7 @@ figures.plot_ladder({"naive": 0.28}, 5.1e13, 2 * 4096**3, "title")
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -154,7 +155,7 @@ def plot_banks(widths: Sequence[int]) -> Described:
     return Described(figure, f"{words}{'. '.join(said)}.")
 
 
-def plot_in_flight(measured: Sequence[Mapping] | None, wait: float, roof: float, title: str) -> Described:
+def plot_in_flight(measured: Sequence[Mapping[str, Any]] | None, wait: float, roof: float, title: str) -> Described:
     """Plot the rate of a copy over the number of threads: `measured` by waits.in_flight, and computed from one wait.
 
     wait: seconds from asking memory for a number until it is there. roof: bytes a second that memory can deliver.

@@ -67,4 +67,4 @@ def _figure(title: str, across: str) -> tuple[Figure, Axes]:
 
 def _cell(axes: Axes, x: int, y: int, value: int, colour: str) -> None:
     box = {"boxstyle": "square", "facecolor": colour, "alpha": 0.5}
-    axes.text(x, y, value, ha="center", va="center", bbox=box)
+    axes.text(x, y, str(value), ha="center", va="center", bbox=box)

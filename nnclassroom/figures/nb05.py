@@ -101,7 +101,7 @@ def _two_ways(columns: Sequence[Column], on_path: OnPath, what: str) -> Figure:
         axes.set_title(f"{way}: {what}", fontsize=11)
         for x, (starts, ends) in enumerate(pairwise(columns)):
             for start, end in np.ndindex(len(starts), len(ends)):
-                style = {"arrowstyle": "-", "color": "0.8"}
+                style: dict[str, Any] = {"arrowstyle": "-", "color": "0.8"}
                 if on_path(x, start, end):
                     style = {"arrowstyle": arrow, "color": colour, "lw": 2}
                 left, right = (x, _height(starts, start)), (x + 1, _height(ends, end))
@@ -243,7 +243,7 @@ def diagnoses() -> str:
 def _nameless(equation: Callable[..., Any]) -> Callable[..., np.ndarray]:
     """The same function without its name and its text."""
 
-    def equation_of_a_patient(*arrays):
+    def equation_of_a_patient(*arrays: Any) -> np.ndarray:
         return equation(*arrays)
 
     return equation_of_a_patient

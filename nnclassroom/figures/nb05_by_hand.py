@@ -15,8 +15,11 @@ sample, and one line per matrix for a batch.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.pages import cells, page
@@ -61,7 +64,7 @@ class Table:
         body = cells(head, tag="th", words=2) + "".join(cells(row, words=2) for row in rows)
         return page(f"<table>{body}</table><small>{'<br>'.join(self._foot())}</small>")
 
-    def _shown(self, line: tuple) -> tuple:
+    def _shown(self, line: tuple[Any, ...]) -> tuple[Any, ...]:
         """The columns that are shown: the truth only if it was asked for."""
         return line if self.show_truth else (*line[:3], line[4])
 
@@ -76,8 +79,8 @@ class Table:
 class Steps:
     """All intermediate results of one forward and backward pass in float64, for example steps["a2"]."""
 
-    def __init__(self, network: Network, X, Y):
-        X, Y = np.atleast_2d(np.float64(X)), np.atleast_2d(np.float64(Y))
+    def __init__(self, network: Network, X: ArrayLike, Y: ArrayLike):
+        X, Y = _as_batch(X), _as_batch(Y)
         self.network, self.batch = network, len(X) > 1
         self.reference = intermediates(network, X, Y)
         self.mistaken = mistaken(network, X, Y, self.reference)
@@ -91,7 +94,7 @@ class Steps:
             raise CourseError(f"wanted a step, one of {', '.join(self.reference)}; got {name!r}")
         return self.reference[name]
 
-    def check(self, show_truth: bool = False, **yours) -> Table:
+    def check(self, show_truth: bool = False, **yours: Any) -> Table:
         """Compare the named quantities with the truth. None, as a value or in a list, means that it is still open.
 
         `show_truth` shows the truth, except of numbers that are still open.
@@ -99,7 +102,7 @@ class Steps:
         lines = [line for name, value in yours.items() for line in self._lines(name, value, show_truth)]
         return Table(lines, show_truth)
 
-    def _lines(self, name: str, value, show_truth: bool) -> list[tuple[str, ...]]:
+    def _lines(self, name: str, value: Any, show_truth: bool) -> list[tuple[str, ...]]:
         truth = self[name]
         entries = np.full(truth.shape, None) if value is None else _objects(value)
         if not (entries.shape == truth.shape or entries.squeeze().shape == truth.squeeze().shape):
@@ -107,11 +110,11 @@ class Steps:
             return [(self._quantity(name), f"wanted {wanted}", f"shape {entries.shape}", "", "✗")]
         entries = entries.reshape(truth.shape)
         if "all" in os.environ.get("NNCOURSE_SOLVE", "").split(","):
-            entries = np.where(np.equal(entries, None), truth, entries)
+            entries = np.where(np.equal(entries, _objects(None)), truth, entries)
         if self.batch and truth.ndim:
             judged = self._judged_as_one(name, entries)
             return [(self._quantity(name), self._equation_shown(name, (), judged[-1][0] != "○"), *judged)]
-        lines = []
+        lines: list[tuple[str, ...]] = []
         for place in np.ndindex(truth.shape):
             mark = self._mark(name, entries, place)
             said = "–" if mark[0] == "○" else f"{truth[place]:.5g}"
@@ -126,7 +129,7 @@ class Steps:
             return f"{marks.count('✗')} wrong", shape, self._mark(name, entries, ...)
         return ("–", shape, "○ open") if "○" in marks else ("all right", shape, "✓")
 
-    def _mark(self, name: str, entries: np.ndarray, place) -> str:
+    def _mark(self, name: str, entries: np.ndarray, place: tuple[int, ...] | EllipsisType) -> str:
         """The mark of one number, or of all at once if the place is `...`."""
         chosen = entries[place]
         if chosen is None:
@@ -190,7 +193,8 @@ class Steps:
 
 def intermediates(network: Network, X: np.ndarray, Y: np.ndarray) -> dict[str, np.ndarray]:
     """z, a, d, dw and db of every layer, the cost C and dx, dC/dX, in float64, for samples X (batch, n_in)."""
-    backend, found = choose("numpy"), {}
+    backend = choose("numpy")
+    found: dict[str, np.ndarray] = {}
     there = network.with_flat_parameters(np.float64(network.flat_parameters))
     passes = there.forward(X, backend).kept
     Z, A = [each.Z for each in passes], [X, *(each.A for each in passes)]
@@ -211,18 +215,19 @@ def mistaken(
     network: Network, X: np.ndarray, Y: np.ndarray, truth: dict[str, np.ndarray]
 ) -> dict[str, dict[str, np.ndarray]]:
     """The value of each quantity with each mistake of KINDS: by quantity and kind, in the shapes of the truth."""
-    layers, backend, found = network.layers, choose("numpy"), {}
+    layers, backend = network.layers, choose("numpy")
+    found: dict[str, dict[str, np.ndarray]] = {}
     for name, value in truth.items():
         found[name] = _slips(value)
         if len(X) > 1 and (name == "C" or name[:2] in ("dw", "db")):
             found[name]["sum"] = len(X) * value
     for number, layer in enumerate(layers, 2):
-        without_bias = truth[f"z{number}"] - np.float64(layer.b)
+        without_bias = truth[f"z{number}"] - np.asarray(layer.parameters[1], float)
         found[f"z{number}"]["no bias"] = without_bias
         found[f"a{number}"]["no bias"] = getattr(backend, layer.activation)(without_bias)
         found[f"a{number}"]["no σ"] = truth[f"z{number}"]
         if number <= len(layers):
-            G = truth[f"d{number + 1}"] @ np.float64(layers[number - 1].W)
+            G = truth[f"d{number + 1}"] @ np.asarray(layers[number - 1].parameters[0], float)
         elif COSTS[network.cost] or network.activation == "softmax":
             continue  # these deltas have no such factor
         else:
@@ -234,12 +239,17 @@ def mistaken(
     return found
 
 
+def _as_batch(numbers: ArrayLike) -> np.ndarray:
+    """One sample or a batch of them in float64, (batch, n)."""
+    return np.atleast_2d(np.asarray(numbers, float))
+
+
 def _slips(value: np.ndarray) -> dict[str, np.ndarray]:
     """The KINDS that any quantity can have."""
     return {"sign": -value, "twice": 2 * value, "half": value / 2}
 
 
-def _objects(value) -> np.ndarray:
+def _objects(value: Any) -> np.ndarray:
     """A number, an array or nested lists as an array of objects, which may contain None."""
     try:
         return np.array(value, dtype=object)
@@ -247,7 +257,7 @@ def _objects(value) -> np.ndarray:
         return np.empty(0, object)
 
 
-def _text(yours) -> str:
+def _text(yours: Any) -> str:
     """A student's number, in five digits."""
     if yours is None:
         return "–"
@@ -306,10 +316,12 @@ def paths_of_weight(network: Network, x: Sequence[float], y: Sequence[float] | f
     """
     if len(network.layers) != 3 or network.sizes[-1] != 1:
         raise CourseError(f"wanted two hidden layers and one output; got the network {network.in_words}")
-    X, Y = np.atleast_2d(np.float64(x)), np.atleast_2d(np.float64(y))
+    X, Y = _as_batch(x), _as_batch(y)
     found, backend = intermediates(network, X, Y), choose("numpy")
-    slopes = [layer.slope(found[f"z{number}"], backend)[0] for number, layer in enumerate(network.layers, 2)]
-    first, second, third = (np.float64(layer.W) for layer in network.layers)
+    slopes = [
+        np.asarray(layer.slope(found[f"z{number}"], backend))[0] for number, layer in enumerate(network.layers, 2)
+    ]
+    first, second, third = (np.asarray(layer.parameters[0], float) for layer in network.layers)
     along = found["d4"][0, 0] * third[0] * slopes[1] * second[:, j] * slopes[0][j] * X[0, k]
     names = [f"path_{number}" for number in range(1, len(along) + 1)]
     signs = {name: f"path {name[5:]}" for name in names} | {"slope": "∂C/∂w"}
@@ -319,7 +331,7 @@ def paths_of_weight(network: Network, x: Sequence[float], y: Sequence[float] | f
 
 def softmax_by_hand(z: Sequence[float], y: Sequence[float]) -> Derivation:
     """The steps from z to the deltas of softmax with categorical cross-entropy, for one sample with targets y."""
-    scores, target = np.float64(z), np.float64(y)
+    scores, target = np.asarray(z, float), np.asarray(y, float)
     if scores.ndim != 1 or scores.shape != target.shape:
         raise CourseError(f"wanted one score and one target for each output; got shapes {scores.shape}, {target.shape}")
     if not np.isclose(target.sum(), 1):

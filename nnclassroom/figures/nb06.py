@@ -1,6 +1,6 @@
 """Figures of notebook 06: descents, the arrays of a step, effects of batch size, learning rate and first weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,8 @@ __all__ = [
 
 STYLES = ("-", "--", "-.", ":")
 BLUE, ORANGE, RED = "tab:blue", "tab:orange", "tab:red"
-SURFACES = {  # name: cost (x, y), its gradient
+Function = Callable[..., Any]  # of two weights, which are numbers or arrays
+SURFACES: dict[str, tuple[Function, Function]] = {  # name: cost (x, y), its gradient
     "bowl": (lambda x, y: (x**2 + 10 * y**2) / 2, lambda x, y: (x, 10 * y)),
     "two valleys": (
         lambda x, y: (x**2 - 1) ** 2 + 0.3 * x + y**2 + 0.31,
@@ -112,8 +113,8 @@ def arrays_of_a_step() -> WordedFigure:
     """Draw a network of two layers as the arrays of a step: forward in the upper row, back in the lower one."""
     figure, (axes,) = drawing(1, 9.0, 2.9)
     free = {"shrinkA": 0, "shrinkB": 0}
-    forward = (("X", "A[0]"), ("W[0]  b[0]", "layer 0"), ("Z[0]", ""), ("A[1]", "σ of Z[0]"))
-    forward += (("W[1]  b[1]", "layer 1"), ("Z[1]", ""), ("A[2]", "σ of Z[1]"), ("Y", "targets"))
+    forward = [("X", "A[0]"), ("W[0]  b[0]", "layer 0"), ("Z[0]", ""), ("A[1]", "σ of Z[0]")]
+    forward += [("W[1]  b[1]", "layer 1"), ("Z[1]", ""), ("A[2]", "σ of Z[1]"), ("Y", "targets")]
     for x, (name, below) in enumerate(forward):
         weights = name.startswith("W")
         face = "#ffe3c2" if weights else "#e3e3e3" if name == "Y" else "#d3e4f3"
@@ -128,8 +129,8 @@ def arrays_of_a_step() -> WordedFigure:
     draw_arrow(axes, (4.57, -0.5), (2.43, -0.5), RED, **free)
     axes.text(6.4, -0.12, "(4a)", color=RED, ha="center")
     axes.text(3.5, -0.78, "(4b)", color=RED, ha="center")
-    for x in (0.9, 3.9):
-        axes.text(x - 0.02, -0.12, "(4d), (4c)", color=RED, ha="center")
+    for right in (0.9, 3.9):
+        axes.text(right - 0.02, -0.12, "(4d), (4c)", color=RED, ha="center")
     axes.set(xlim=(-0.6, 7.6), ylim=(-1.0, 1.85))
     figure.words = (
         "The arrays of a step with two layers. Upper row, from left to right: X, which is A[0]; W[0] and b[0]; Z[0]; "
@@ -212,7 +213,8 @@ def under_and_over(histories: Mapping[str, History], stop: int, best: int) -> Wo
         axes.plot(epochs, history.validation_costs, color=ORANGE, linestyle="--", label="held out")
         axes.set(xlabel="epoch", title=name, yscale="log")
         plain_numbers(axes.yaxis)
-        last, lowest = history.validation_costs[-1], min(history.validation_costs)
+        held_out = [cost for cost in history.validation_costs if cost is not None]
+        last, lowest = held_out[-1], min(held_out)
         said.append(
             f"{name}: training ends at {history.costs[-1]:.2g}, held out at {last:.2g}, its lowest is {lowest:.2g}."
         )
@@ -269,7 +271,7 @@ def decision_regions(networks: Mapping[str, Network], points: Any, backend: Call
 # ---- searches
 
 
-def searches(trials: Mapping[str, Sequence[tuple]], seconds: float) -> WordedFigure:
+def searches(trials: Mapping[str, Sequence[tuple[Any, ...]]], seconds: float) -> WordedFigure:
     """Plot the trainings (learning rate, neurons, validation cost, …) of each search; a ring marks the best."""
     figure, places = row_of_axes(None, len(trials), 9.0, 3.3, sharey=True)
     said = []

@@ -1,6 +1,7 @@
 """Figures and tables of notebooks 08 and 08b: what a training step waits for on a GPU, and what holds a kernel back."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -40,6 +41,7 @@ from nnclassroom.timing.anatomy import Mixed
 from nnclassroom.timing.profiles import Profile
 from nncourse.backend import Backend
 from nncourse.catalogue import find
+from nncourse.device import Array
 from nncourse.kernels.dense_epoch import DenseArchitecture
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import SGD
@@ -74,6 +76,8 @@ __all__ = [
     "traffic_table",
     "transfer_costs",
 ]
+
+Span = tuple[float, float]  # start and end in seconds
 
 
 def plot_moved_share(share: float) -> Described:
@@ -176,7 +180,8 @@ def plot_bars(
     said = [f"{label} {duration(seconds)}" for label, seconds in values.items()]
     if marks:
         there = [(marks[label], place) for place, label in enumerate(values) if label in marks]
-        axes.scatter(*zip(*there, strict=True), s=60, facecolor="none", edgecolor="tab:red", label="calculated")
+        computed, places = zip(*there, strict=True)
+        axes.scatter(computed, places, s=60, facecolor="none", edgecolor="tab:red", label="calculated")
         axes.legend(frameon=False, fontsize=9, loc="best")
         said += [f"calculated for {label} {duration(seconds)}" for label, seconds in marks.items() if label in values]
     axes.set_xlabel(xlabel)
@@ -186,14 +191,14 @@ def plot_bars(
     return Described(figure, f"{xlabel}: {'; '.join(said)}.")
 
 
-def plot_timelines(lines: Mapping[str, tuple[Sequence, Sequence]], title: str = "") -> Described:
+def plot_timelines(lines: Mapping[str, tuple[Sequence[Span], Sequence[Span]]], title: str = "") -> Described:
     """Plot timelines: label -> (CPU launches, GPU executions), each a sequence of (start, end) in seconds."""
     figure, axes = figure_with_axes(title, width=8.0, height=0.9 + 0.75 * len(lines))
     said, ticks = [], {}
     for place, (label, (launches, runs)) in enumerate(lines.items()):
         for row, (bars, colour, hatch) in enumerate(((launches, "tab:orange", "//"), (runs, "tab:green", ""))):
             spans = [(1e6 * start, 1e6 * (end - start)) for start, end in bars]
-            style = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
+            style: dict[str, Any] = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
             axes.broken_barh(spans, (3 * place + row, 0.8), **style)
             ticks[3 * place + row + 0.4] = f"{label}: CPU" if row == 0 else "GPU"
         busy, end = sum(end - start for start, end in runs), max(end for _, end in runs)
@@ -356,7 +361,7 @@ def fused_in_words(found: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def whole_epoch(sizes: Sequence[int], place: Backend) -> tuple[Callable, str]:
+def whole_epoch(sizes: Sequence[int], place: Backend) -> tuple[Callable[..., Array], str]:
     """train_epoch(parameters, X, Y, batch, rate) for a network of sigmoids, in place, and what computes it, in words.
 
     It is one kernel, or steps where the package with such kernels is missing.
@@ -365,10 +370,10 @@ def whole_epoch(sizes: Sequence[int], place: Backend) -> tuple[Callable, str]:
     if place.device == "gpu":
         name = "one_kernel"
 
-    def by_kernel(parameters, X, Y, batch, rate):
+    def by_kernel(parameters: Array, X: Array, Y: Array, batch: int, rate: float) -> Array:
         return operation[name](parameters, DenseArchitecture.of(network), X, Y, batch, rate)
 
-    def by_steps(parameters, X, Y, batch, rate):
+    def by_steps(parameters: Array, X: Array, Y: Array, batch: int, rate: float) -> Array:
         train_step_by_step(network.with_flat_parameters(parameters), X, Y, batch, rate, place, SGD())
         return parameters
 

@@ -147,9 +147,10 @@ def run(block: int = 256, checked: bool = True) -> Run:
     lines = done.stderr.decode(errors="replace").splitlines()
     said = next((line.strip() for line in lines if line.strip("= ")), "")  # AddressSanitizer begins with =====
     found = np.frombuffer(done.stdout, np.float32) if done.returncode == 0 else None
-    whole = found is not None and found.shape == before.shape
-    right = whole and bool(np.allclose(found, network.flat_parameters, rtol=1e-5, atol=1e-6))
-    moved = whole and not np.array_equal(found, before)
+    right = moved = False
+    if found is not None and found.shape == before.shape:
+        right = bool(np.allclose(found, network.flat_parameters, rtol=1e-5, atol=1e-6))
+        moved = not np.array_equal(found, before)
     return Run(f"{where}; {block} thread{'s' * (block > 1)} a block", done.returncode, said, found, right, moved)
 
 

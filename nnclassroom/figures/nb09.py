@@ -46,7 +46,7 @@ def plot_sizes(sizes: np.ndarray, title: str = "") -> Described:
     """Plot how many gradients have which size."""
     figure = Figure(figsize=(6.5, 3), layout="constrained")
     axes = figure.subplots()
-    axes.hist(sizes, np.geomspace(sizes.min(), sizes.max(), 60), color="tab:blue")
+    axes.hist(sizes, np.geomspace(sizes.min(), sizes.max(), 60).tolist(), color="tab:blue")
     axes.set(xlabel="size of the gradient", xscale="log", ylabel="how many weights", title=title)
     words = f"{title}. {len(sizes):,} gradients, from {sizes.min():.1g} to {sizes.max():.2g}, "
     return Described(figure, words + f"most near {np.median(sizes):.1g}.")

@@ -1,6 +1,7 @@
 """Figures of notebook 10: filtered images, what a filter meets, what a block loads, how often a pixel is read."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -60,7 +61,7 @@ def plot_halo(image: tuple[int, int], tile: int, k: int, block: tuple[int, int] 
         for column in range(width):
             own = top <= row < top + tile and first <= column < first + tile
             _cell(right, row, column, GREEN if own else "white", "-")
-    frame = {"fill": False, "edgecolor": RED, "linewidth": 2.5}
+    frame: dict[str, Any] = {"fill": False, "edgecolor": RED, "linewidth": 2.5}
     left.add_patch(Rectangle((first - halo, top - halo), k, k, **frame))
     right.add_patch(Rectangle((first, top), 1, 1, **frame))
     side = tile + 2 * halo
@@ -150,10 +151,10 @@ def plot_channels(c_in: int, c_out: int, k: int) -> Described:
 def _sheets(axes: Axes, x: float, y: float, side: float, count: int, colour: str, k: int = 0) -> None:
     """Squares one behind the other, the first in front; with k × k cells if k is given."""
     for number in reversed(range(count)):
-        corner = np.array([x, y]) + 0.16 * number
-        style = {"zorder": 2 + count - number, "linewidth": 0.8, "edgecolor": "0.35"}
-        axes.add_patch(Rectangle(corner, side, side, facecolor="white", **style))
-        axes.add_patch(Rectangle(corner, side, side, facecolor=(colour, 0.35), **style))
+        left, low = x + 0.16 * number, y + 0.16 * number
+        style: dict[str, Any] = {"zorder": 2 + count - number, "linewidth": 0.8, "edgecolor": "0.35"}
+        axes.add_patch(Rectangle((left, low), side, side, facecolor="white", **style))
+        axes.add_patch(Rectangle((left, low), side, side, facecolor=(colour, 0.35), **style))
         for i, j in np.ndindex(k, k):
-            cell = corner + side / k * np.array([j, i])
+            cell = left + side / k * j, low + side / k * i
             axes.add_patch(Rectangle(cell, side / k, side / k, fill=False, **style))

@@ -132,7 +132,9 @@ def _long(seconds: float) -> str:
 
 def plot_pool(A: np.ndarray, size: int) -> Described:
     """Draw an image (height, width) in windows side by side, each with its largest pixel, and the pooled image."""
-    Z, places = (array[0, 0] for array in choose("numpy").maxpool_forward(np.float32(A)[None, None], size, size, 0))
+    Z, places = (
+        array[0, 0] for array in choose("numpy").maxpool_forward(np.asarray(A, np.float32)[None, None], size, size, 0)
+    )
     winners = {divmod(int(place), A.shape[1]) for place in places.flat}
     figure, (left, right) = _row([A.shape[1], Z.shape[1]], A.shape[0])
     _cells(left, A, "image, and its windows", {ORANGE: winners})

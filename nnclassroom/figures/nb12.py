@@ -1,13 +1,13 @@
 """Figures and texts of notebook 12 on exchanges: letters, the ring, timelines, recorded times."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.typing import ColorType
 
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.figures import overheads
@@ -73,7 +73,7 @@ def plot_split_layers(filters: int = 4) -> WordedFigure:
     for device, left in enumerate((0.6, 4.4)):
         axes.text(left + width / 2, 5.5, f"device {device}", ha="center", fontsize=11, color=INK)
         own = range(device * half, (device + 1) * half)
-        rows = [(0.0, "the image, all of it", "0.9")]
+        rows: list[tuple[float, str, ColorType]] = [(0.0, "the image, all of it", "0.9")]
         rows += [(1.3, f"convolution 1: filters {own[0]} to {own[-1]}", SHADES[0])]
         rows += [(2.6, f"all {filters} maps of convolution 1", "0.9")]
         rows += [(3.9, f"convolution 2: filters {own[0]} to {own[-1]}", SHADES[0])]
@@ -156,8 +156,8 @@ def ring_states(kernel: Callable[..., Any], size: int) -> tuple[list[list[RingSt
     states = []
     for rank in range(size):
         vectors = [*watched[rank].seen, watched[rank].vector]
-        sent = zip_longest(vectors, watched[rank].sent[: len(vectors)], fillvalue=range(0))
-        states.append([RingState(counts(vector), chunks) for vector, chunks in sent])
+        sent = [*watched[rank].sent, *[range(0)] * len(vectors)]  # nothing at the end
+        states.append([RingState(counts(vector), chunks) for vector, chunks in zip(vectors, sent, strict=False)])
     return states, ways.pop(), ended
 
 
@@ -342,11 +342,11 @@ def plot_gantt(
         for what, (colour, hatch, ink, _) in STYLES.items():
             bars = [span for span in shown if (span.rank, span.what) == (rank, what)]
             places = [((span.start - start) * scale, (span.end - span.start) * scale) for span in bars]
-            style = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
+            style: dict[str, Any] = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
             axes.broken_barh(places, (place - 0.4, 0.8), **style)
             for span, (left, width) in zip(bars, places, strict=True):
                 if what in NUMBERED and width > NARROW * (end - start) * scale:
-                    middle = {"ha": "center", "va": "center", "fontsize": 8, "color": ink}
+                    middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "color": ink}
                     axes.text(left + width / 2, place, NUMBERED[what].format(span.number), **middle)
     axes.set_yticks(range(len(rows)), rows.values(), fontsize=9)
     axes.set(xlabel=f"time, {unit}", xlim=(0, (end - start) * scale), ylim=(len(rows) - 0.5, -0.5))

@@ -71,8 +71,8 @@ def why_no_processes() -> str:
     try:
         start.refuse_without_mpi()
         start.find_mpiexec()
-    except CourseError as error:
-        return str(error)
+    except CourseError as missing:
+        return str(missing)
     if error := _import_error(LOADS_MPI):
         return f"mpi4py is installed, but cannot be imported: {error}"
     return ""
@@ -98,7 +98,8 @@ def measure_steps(alone: Sequence[int], together_: Sequence[int], processes: int
         return Steps(alone_, by_all, exchanges, processes, source, simulated=True)
     answer = together(scaling.steps, processes, alone=list(alone), together=list(together_), **options)[0]
     source = f"measured here: {processes} processes, {devices.describe('cpu')}"
-    return Steps(*(_numbered(answer[part]) for part in ("alone", "together", "exchange")), processes, source)
+    alone_, by_all, exchanges = (_numbered(answer[part]) for part in ("alone", "together", "exchange"))
+    return Steps(alone_, by_all, exchanges, processes, source)
 
 
 def measure_messages(sizes: Sequence[int], **options: Any) -> tuple[Runs, str]:
@@ -259,7 +260,7 @@ def plot_power(
     axes.set_axisbelow(True)
     said = []
     for number, row in enumerate(np.atleast_2d(P)):
-        style = {"color": f"C{number}", "linestyle": ("-", "--")[number % 2]}
+        style: dict[str, Any] = {"color": f"C{number}", "linestyle": ("-", "--")[number % 2]}
         axes.plot(t, row, marker="os"[number % 2], markersize=4, label=names[number], **style)
         axes.fill_between(t, row, color=f"C{number}", alpha=0.12)
         said.append(f"{names[number]} between {row.min():.3g} and {row.max():.3g} W")

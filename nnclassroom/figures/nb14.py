@@ -8,7 +8,7 @@ print(figures.plan(resnet(34)))
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -29,7 +29,8 @@ __all__ = ["plan", "plot_block", "plot_by_layer", "plot_gradient", "plot_images"
 
 BLUE, ORANGE = "#1f77b4", "#e07b00"
 BOXES = ("convolution", "batch norm, ReLU", "convolution", "batch norm")  # of the body, upwards
-BOX, ARROW = {"facecolor": "0.94", "edgecolor": "0.5"}, {"linewidth": 2, "shrinkA": 0}
+BOX = {"facecolor": "0.94", "edgecolor": "0.5"}
+ARROW: dict[str, Any] = {"linewidth": 2, "shrinkA": 0}
 
 
 # ---- figures

@@ -17,14 +17,16 @@ from functools import cached_property
 from itertools import groupby, product
 from math import prod
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
+from matplotlib.typing import ColorType
 
 from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nnclassroom.exercises import kept_kernels
@@ -34,7 +36,7 @@ from nnclassroom.figures.described import WordedFigure
 from nnclassroom.judge import check
 from nnclassroom.pages import running_ipython
 from nncourse.errors import CourseError
-from nncourse.kernels.kernel import CudaKernel
+from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
 SMALL = {"n": 10, "batch": 4, "n_in": 6, "n_out": 5, "classes": 3}
@@ -100,7 +102,9 @@ def show(
     """
     operation = find(operation) if isinstance(operation, str) else operation
     wanted = {name: value for name, value in (("block", block), ("grid", grid)) if value is not None}
-    launch = {name: (value,) if isinstance(value, int) else tuple(value) for name, value in wanted.items()}
+    launch: dict[str, Any] = {
+        name: (value,) if isinstance(value, int) else tuple(value) for name, value in wanted.items()
+    }
     constants = {name: sizes.pop(name) for name in list(sizes) if name not in operation.shapes.free_names}
     chosen = _kernel(operation, kernel)
     for name, size in sizes.items():
@@ -134,15 +138,15 @@ def _is_dropped(caller: FrameType) -> bool:
     return next(following, "") == "POP_TOP"
 
 
-def _kernel(operation: Operation, kernel: str | CudaKernel) -> CudaKernel:
+def _kernel(operation: Operation, kernel: str | Kernel) -> CudaKernel:
     """Find the kernel by name, or build it from a CUDA text, which is launched as the operation's first CUDA kernel."""
     cuda = [there for there in operation.kernels.values() if isinstance(there, CudaKernel)]
     if isinstance(kernel, str) and "__global__" in kernel:
         if not cuda:
             raise CourseError(f"{operation.name}: wanted an operation with CUDA kernels; it has none")
         launch = {option: getattr(cuda[0], option) for option in ("block", "grid", "over", "shared")}
-        return kept_kernels.build(operation, OF_A_TEXT, kernel, launch)
-    if isinstance(kernel, str):
+        kernel = kept_kernels.build(operation, OF_A_TEXT, kernel, launch)
+    elif isinstance(kernel, str):
         kernel = operation[kernel]
     if not isinstance(kernel, CudaKernel):
         names = ", ".join(there.name for there in cuda)
@@ -171,7 +175,7 @@ class Cell(NamedTuple):
 
     row: int
     column: int
-    faces: list  # colours, side by side
+    faces: list[ColorType]  # colours, side by side
     text: str
     style: str
     request: bool = False
@@ -219,7 +223,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
         wide, high = len(panel.columns) * inches, len(panel.rows) * inches
         frame = (left + LEFT) / WIDTH, (height - head - top - TOP - high) / height, wide / WIDTH, high / height
         _draw(figure.add_axes(frame), panel, inches)
-    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 0.22 / height)}
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 0.22 / height)}
     figure.legend(handles=handles, **place, ncols=across, frameon=False, fontsize=8)
     words = "In a cell: 5 is the one thread that touches it, by its number in the block; 8× are 8 accesses by several."
     figure.text(0.1 / WIDTH, 0.1 / height, words, fontsize=8, color="0.25")
@@ -309,10 +313,10 @@ def _panel(
     trace: Trace, memory: Memory, title: str, kind: int, rows: np.ndarray, requests: np.ndarray, block: int | None
 ) -> Panel:
     """The elements of a memory, coloured by the blocks or threads that access them; `rows`: the accesses of `kind`."""
-    touched: dict[int, list] = {}  # cell -> (block, thread) of each access
-    columns = spread(rows["cell"], rows["cells"], rows["block"], rows["thread"])
-    for number, *who in zip(*(column.tolist() for column in columns), strict=True):
-        touched.setdefault(number, []).append(tuple(who))
+    touched: dict[int, list[tuple[int, int]]] = {}  # cell -> (block, thread) of each access
+    accessed = spread(rows["cell"], rows["cells"], rows["block"], rows["thread"])
+    for number, b, t in zip(*(column.tolist() for column in accessed), strict=True):
+        touched.setdefault(number, []).append((b, t))
     own = np.full(len(rows), True) if block is None else rows["block"] == block
     request, words = worst_request(memory, rows[own], requests[own])
     long = len(memory.shape) == 1
@@ -363,8 +367,9 @@ def _text(who: list[tuple[int, int]], memory: Memory, kind: int) -> str:
     return str(who[0][1]) if alone else f"{len(who)}×"
 
 
-def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int | None) -> list:
+def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int | None) -> list[ColorType]:
     """The colours of a cell, drawn side by side: of up to four blocks, or of a thread of `block`. Reads are faint."""
+    chosen: list[ColorType]
     if block is None:
         chosen = [BLOCKS[b % len(BLOCKS)] for b in sorted(blocks)] if len(blocks) <= 4 else [MANY]
     elif block not in blocks:
@@ -372,10 +377,15 @@ def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int
     else:
         chosen = [colormaps["viridis"](0.15 + 0.8 * next(iter(threads)) / size)] if len(threads) == 1 else [MANY]
     pale = 0.0 if kind else 0.55
-    return [tuple(value + (1 - value) * pale for value in to_rgb(face)) for face in chosen] or ["white"]
+    return [_paled(face, pale) for face in chosen] or ["white"]
 
 
-def _draw(axes, panel: Panel, inches: float) -> None:
+def _paled(face: ColorType, pale: float) -> ColorType:
+    red, green, blue = (value + (1 - value) * pale for value in to_rgb(face))
+    return red, green, blue
+
+
+def _draw(axes: Axes, panel: Panel, inches: float) -> None:
     corners, colours = [], []
     for cell in panel.cells:
         wide = 1 / len(cell.faces)
@@ -385,7 +395,7 @@ def _draw(axes, panel: Panel, inches: float) -> None:
     for name, (colour, width, inset, dashes) in EDGES.items():
         chosen = [cell for cell in panel.cells if (cell.request if name == "request" else cell.style == name)]
         framed = [_corners(cell.column + inset, cell.row + inset, 1 - 2 * inset, 1 - 2 * inset) for cell in chosen]
-        line = {"edgecolors": colour, "linewidths": width * min(1.0, 5 * inches), "linestyles": dashes}
+        line: dict[str, Any] = {"edgecolors": colour, "linewidths": width * min(1.0, 5 * inches), "linestyles": dashes}
         axes.add_collection(PolyCollection(framed, facecolors="none", clip_on=False, **line))
     widest = max((_ems(cell.text) for cell in panel.cells if cell.text), default=1.0)
     points = min(8.0, 72 * inches * min(0.88 / widest, 0.65))
@@ -398,17 +408,17 @@ def _draw(axes, panel: Panel, inches: float) -> None:
         axes.text(*place, cell.text, fontsize=points, color=colour, ha="center", va="center", path_effects=rim)
     outside = [cell.row for cell in panel.cells if cell.style == "beyond"]
     if outside:
-        place = panel.columns.stop + 0.15, np.mean(outside) + 0.5
+        place = panel.columns.stop + 0.15, float(np.mean(outside)) + 0.5
         axes.text(*place, "outside", color=RED, fontsize=8, va="center", weight="bold")
     axes.set(xlim=(panel.columns.start, panel.columns.stop), ylim=(panel.rows.stop, panel.rows.start))
     axes.set_title(panel.title, fontsize=8.5, loc="left", pad=4, color="black")
     axes.set_xlabel(panel.xlabel, fontsize=7.5, labelpad=1)
     axes.set_ylabel(panel.ylabel, fontsize=7.5, labelpad=3)
-    low = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 7.5, "va": "top"}
+    low: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 7.5, "va": "top"}
     axes.annotate(panel.words, (0, 0), (0, -22), color=EDGES["request"][0], **low)
     for ticks, numbers in ((axes.set_xticks, panel.columns), (axes.set_yticks, panel.rows)):
         step = next(step for step in (1, 2, 4, 8, 16) if step * inches > 0.19)
-        ticks([number + 0.5 for number in numbers[::step]], numbers[::step])
+        ticks([number + 0.5 for number in numbers[::step]], list(map(str, numbers[::step])))
     if not panel.ylabel:
         axes.set_yticks([])
     axes.tick_params(labelsize=7, length=0, pad=1)
@@ -427,7 +437,7 @@ def _corners(x: float, y: float, wide: float, high: float) -> list[tuple[float, 
 def _legend(trace: Trace, panels: list[Panel], block: int | None) -> list[Patch]:
     handles: list[Patch] = []
 
-    def add(label: str, face, edge: str = EDGE, **style) -> None:
+    def add(label: str, face: ColorType, edge: str = EDGE, **style: Any) -> None:
         handles.append(Patch(facecolor=face, edgecolor=edge, label=label, **style))
 
     styles, count = {cell.style for panel in panels for cell in panel.cells}, prod(trace.grid)

@@ -7,6 +7,7 @@ A callback may run on another thread while a notebook cell runs, so it computes 
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import anywidget
 import numpy as np
@@ -52,11 +53,11 @@ class Pad(anywidget.AnyWidget):
     _css = text_of("digit_pad.css")
     side = traitlets.Int(SIDE).tag(sync=True)
     pen = traitlets.List([5.0, SOFT]).tag(sync=True)
-    classes = traitlets.List().tag(sync=True)
+    classes: "traitlets.List[Any]" = traitlets.List().tag(sync=True)
     ink = traitlets.CBytes().tag(sync=True)
     seen_side = traitlets.Int().tag(sync=True)
     seen = traitlets.Bytes().tag(sync=True)
-    shares = traitlets.List().tag(sync=True)
+    shares: "traitlets.List[Any]" = traitlets.List().tag(sync=True)
     words = traitlets.Unicode(FIRST).tag(sync=True)
 
     def __init__(self, says: Says, side: int, classes: Sequence[str]):
@@ -71,7 +72,7 @@ class Pad(anywidget.AnyWidget):
         display_widget(self)
 
     @traitlets.observe("ink")
-    def _answer(self, change: dict) -> None:
+    def _answer(self, change: dict[str, Any]) -> None:
         with self.lock, self.hold_sync():
             ink = np.frombuffer(change["new"], np.uint8)
             if ink.size != SIDE * SIDE or not ink.any():
@@ -100,7 +101,7 @@ def as_image(ink: np.ndarray, side: int) -> np.ndarray:
     rows, columns = (np.flatnonzero(ink.any(axis=axis)) for axis in (1, 0))
     if len(rows) == 0:
         return image
-    cut = np.float32(ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
+    cut = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].astype(np.float32)
     height, width = (max(1, round(form.box * length / max(cut.shape))) for length in cut.shape)
     small = np.asarray(Image.fromarray(cut).resize((width, height), Image.Resampling.BILINEAR))
     top, left = (
@@ -134,10 +135,10 @@ def ink_of(strokes: Sequence[Sequence[tuple[float, float]]], side: int = 28) -> 
             share = share.clip(0, 1)
             distance = np.hypot(x - start[0] - share * along[0], y - start[1] - share * along[1])
             ink = np.maximum(ink, ((_form(side).pen + SOFT / 2 - distance) / SOFT).clip(0, 1))
-    return np.uint8(255 * ink)
+    return (255 * ink).astype(np.uint8)
 
 
-def in_words(shares: Sequence[float], classes: Sequence[str]) -> str:
+def in_words(shares: np.ndarray, classes: Sequence[str]) -> str:
     """The likeliest class and the second, with their shares."""
     first, second = np.argsort(shares)[::-1][:2]
     return f"The network says {classes[first]} ({shares[first]:.0%}), then {classes[second]} ({shares[second]:.0%})."

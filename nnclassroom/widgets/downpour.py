@@ -7,7 +7,7 @@ each gradient is an update as soon as it is there, although its worker has not s
 
 import heapq
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def words_of(courses: dict[str, Course]) -> str:
     return " ".join(said)
 
 
-def plot_downpour(title: str = "", **settings: float) -> Described:
+def plot_downpour(title: str = "", **settings: Any) -> Described:
     """The still picture; `settings` are fields of Settings."""
     courses = run(Settings(**settings))
     figure, (left, right) = row_of_axes(title, 2, 9.2, 3.6, layout=None)
@@ -165,7 +165,7 @@ def plot_downpour(title: str = "", **settings: float) -> Described:
         seen = np.clip(costs, *COSTS)
         for axes, x, end in ((left, np.arange(len(seen)), UPDATES), (right, times, UNTIL)):
             line = {"color": colour, "linestyle": dashes, "linewidth": 1.2, "marker": mark, "markersize": 5}
-            shown = max(2, np.count_nonzero(x <= end))
+            shown = max(2, int(np.count_nonzero(x <= end)))
             axes.plot(x, seen, label=label if axes is left else None, markevery=max(1, shown // 12), **line)
             axes.set(yscale="log", ylim=COSTS, xlim=(0, end))
     left.set(xlabel="updates of the parameters", ylabel="cost")
@@ -174,7 +174,7 @@ def plot_downpour(title: str = "", **settings: float) -> Described:
     return Described(figure, f"Cost over updates and over time, of three trainings. {words_of(courses)}")
 
 
-def downpour(**settings: float) -> widget.BrowserWidget:
+def downpour(**settings: Any) -> widget.BrowserWidget:
     """The widget; `settings` are fields of Settings."""
     now = Settings(**settings)
     slow = "How many times as long as the others the last worker takes for a gradient"
@@ -184,7 +184,7 @@ def downpour(**settings: float) -> widget.BrowserWidget:
         "rate": widget.learning_rate(now.rate),
     }
 
-    def answer(workers: int, slowness: float, rate: float) -> tuple[dict, str]:
+    def answer(workers: int, slowness: float, rate: float) -> tuple[dict[str, Any], str]:
         courses = run(Settings(int(workers), slowness, rate))
         curves = {name: {"times": course.times, "costs": course.costs} for name, course in courses.items()}
         return {"curves": curves}, words_of(courses)

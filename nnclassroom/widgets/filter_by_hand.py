@@ -8,7 +8,7 @@ Both draw the same list of boxes: the browser in the colours of the page, the fi
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -96,7 +96,8 @@ def drawing(walk: Walk, row: int, column: int, visited: Collection[tuple[int, in
     padded, k, window = walk.padded, len(walk.filter), walk.window(row, column)
     top, left = row * walk.stride, column * walk.stride
     inside = [range(walk.before, walk.before + side) for side in walk.image.shape]
-    boxes, titles = [], [(0, HEAD - 8, "image, and the filter on it")]
+    boxes: list[Box] = []
+    titles: list[tuple[float, float, str]] = [(0, HEAD - 8, "image, and the filter on it")]
     for (i, j), pixel in np.ndenumerate(padded):
         below = top <= i < top + k and left <= j < left + k
         small = f"×{number(walk.filter[i - top, j - left])}" if below else ""
@@ -107,7 +108,7 @@ def drawing(walk: Walk, row: int, column: int, visited: Collection[tuple[int, in
     titles.append((x, HEAD - 8, f"products: their sum is {number(walk.sum(row, column))}"))
     products = window * walk.filter
     for (i, j), product in np.ndenumerate(products):
-        text = f"{number(window[i, j])} · {number(walk.filter[i, j])}"
+        text = f"{number(window.item(i, j))} · {number(walk.filter.item(i, j))}"
         boxes.append(Box(x + j * PRODUCT, HEAD + i * CELL, PRODUCT, text, product, max(1, abs(products).max())))
     x += k * PRODUCT + GAP
     titles.append((x, HEAD - 8, "output"))
@@ -144,7 +145,12 @@ def still(walk: Walk, row: int, column: int, title: str = "") -> Described:
     for box in parts.boxes:
         face = ORANGE if box.value < 0 else BLUE, STRONGEST * abs(box.value) / box.largest
         edge, line = (RED, 2.5) if box.framed else ("0.45", 0.8)
-        style = {"facecolor": face, "edgecolor": edge, "linewidth": line, "linestyle": ":" if box.dashed else "-"}
+        style: dict[str, Any] = {
+            "facecolor": face,
+            "edgecolor": edge,
+            "linewidth": line,
+            "linestyle": ":" if box.dashed else "-",
+        }
         axes.add_patch(Rectangle((box.x + 1, box.y + 1), box.wide - 2, CELL - 2, **style))
         middle = box.x + box.wide / 2 - 5 * bool(box.small), box.y + CELL / 2
         axes.text(*middle, box.text, fontsize=11, ha="center", va="center")
@@ -167,7 +173,8 @@ class ByHand(drawn.BrowserWidget):
     """The widget; it shows `walk`, and `visited` are the places that were seen."""
 
     def __init__(self, walk: Walk, filters: dict[str, np.ndarray]):
-        self.walk, self.filters, self.visited = walk, filters, set()
+        self.walk, self.filters = walk, filters
+        self.visited: set[tuple[int, int]] = set()
         high, wide = walk.shape
         controls = {
             "row": drawn.slider("row", "Which row of the output: the filter moves with it", 0, 0, high - 1, 1),
@@ -188,7 +195,7 @@ class ByHand(drawn.BrowserWidget):
             pressed=self._pressed,
         )
 
-    def _answer(self, row: int, column: int, filter: str = "") -> tuple[dict, str]:
+    def _answer(self, row: int, column: int, filter: str = "") -> tuple[dict[str, Any], str]:
         if filter and self.walk.filter is not self.filters[filter]:
             self.walk = replace(self.walk, filter=self.filters[filter])
             self.visited.clear()

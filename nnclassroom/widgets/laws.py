@@ -6,7 +6,7 @@ a batch cannot be divided. Then the gradients are summed over all devices by the
 
 from dataclasses import asdict, dataclass
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.ticker import NullLocator
@@ -117,7 +117,7 @@ def _share(efficiency: float) -> str:
     return f"{efficiency:.0%}" if efficiency > 0.1 else f"{efficiency:.1%}"
 
 
-def plot_laws(title: str = "", **settings: float | str) -> Described:
+def plot_laws(title: str = "", **settings: Any) -> Described:
     """The still picture; `settings` are fields of Settings."""
     chosen = Settings(**settings)
     curves = run(chosen)
@@ -149,7 +149,7 @@ def plot_laws(title: str = "", **settings: float | str) -> Described:
     return Described(figure, f"Speedup and efficiency over the number of devices. {words_of(chosen, curves)}")
 
 
-def laws(**settings: float | str) -> widget.BrowserWidget:
+def laws(**settings: Any) -> widget.BrowserWidget:
     """The widget; `settings` are fields of Settings."""
     now = Settings(**settings)
     batch = "Of all in strong scaling, of each in weak scaling"
@@ -162,7 +162,7 @@ def laws(**settings: float | str) -> widget.BrowserWidget:
         "batch": widget.powers_of_two("batch", batch, now.batch, 14),
     }
 
-    def answer(batch: int, devices: int, **values: float | str) -> tuple[dict, str]:
+    def answer(batch: int, devices: int, **values: Any) -> tuple[dict[str, Any], str]:
         chosen = Settings(batch=int(batch), devices=int(devices), **values)
         curves = run(chosen)
         return curves._asdict(), words_of(chosen, curves)

@@ -6,6 +6,7 @@ student's own. All steps are computed when a setting changes; playing only shows
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -36,8 +37,8 @@ RACER_WORDS = {"plain": "plain", "momentum": "momentum", "Adam": "Adam"}
 class Valley:
     """A cost of two weights: cost(w1, w2), its gradient, and its minimum."""
 
-    cost: Callable
-    gradient: Callable
+    cost: Callable[..., Any]
+    gradient: Callable[..., tuple[Any, Any]]
     lowest: tuple[float, float]
 
 
@@ -127,7 +128,7 @@ def heights(valley: Valley) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     return x, y, costs, np.geomspace(0.02, costs.max(), 15)
 
 
-def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, **settings) -> Described:
+def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, **settings: Any) -> Described:
     """The race up to this step as a still picture; `settings` are fields of Settings."""
     chosen = Settings(**settings)
     races, valley = run(chosen, backend or choose("numpy")), VALLEYS[chosen.valley]
@@ -159,7 +160,7 @@ def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, 
 # ---- the widget
 
 
-def race(mine: bool = False, **settings) -> widget.BrowserWidget:
+def race(mine: bool = False, **settings: Any) -> widget.BrowserWidget:
     """The widget; `settings` are fields of Settings. With mine=True the student's own kept kernels run, if any."""
     now, backend = Settings(**settings), choose("numpy", mine=mine)
     own = [name for name in UPDATES if name in backend.yours]
@@ -176,7 +177,7 @@ def race(mine: bool = False, **settings) -> widget.BrowserWidget:
     }
     last: dict[Settings, Races] = {}  # the latest race, since playing asks for it again and again
 
-    def answer(at: int, **values: str | float) -> tuple[dict, str]:
+    def answer(at: int, **values: Any) -> tuple[dict[str, Any], str]:
         chosen = Settings(**values)
         if chosen not in last:
             races = run(chosen, backend)

@@ -1,5 +1,7 @@
 """The widgets of notebooks 01, 02, 06 and 07; each has a still counterpart among the figures of its notebook."""
 
+from typing import Any
+
 import numpy as np
 
 from nnclassroom.figures import nb02, nb06, nb07
@@ -27,7 +29,7 @@ def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> widget.B
         "activation": widget.menu("activation", "What turns z into the output", "step", ("step", "sigmoid")),
     }
 
-    def answer(w1: float, w2: float, b: float, activation: str) -> tuple[dict, str]:
+    def answer(w1: float, w2: float, b: float, activation: str) -> tuple[dict[str, Any], str]:
         backend, w = choose("numpy"), np.array([w1, w2], float)
         z = backend.dense_forward(plane, w[None], np.array([b], float))
         shades = getattr(backend, activation)(z).reshape(PLANE, PLANE)
@@ -46,14 +48,14 @@ def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> widget.B
     )
 
 
-def _line_of(w: np.ndarray, b: float, low: np.ndarray, high: np.ndarray) -> dict:
+def _line_of(w: np.ndarray, b: float, low: np.ndarray, high: np.ndarray) -> dict[str, Any]:
     """Two points of the line z = 0 beyond the plane, and the arrow w if it begins on the plane; nothing if w is 0."""
     if not w.any():
         return {}
     middle, length = (low + high) / 2, np.linalg.norm(high - low)
     foot = middle - (w @ middle + b) * w / (w @ w)
     along = length * np.array([-w[1], w[0]]) / np.linalg.norm(w)
-    found: dict = {"line": np.array([foot - along, foot + along])}
+    found: dict[str, Any] = {"line": np.array([foot - along, foot + along])}
     if (low < foot).all() and (foot < high).all():
         found |= {"foot": foot.tolist(), "tip": (foot + 0.3 * w).tolist()}
     return found
@@ -68,7 +70,7 @@ def activations() -> widget.BrowserWidget:
     along = np.linspace(-5, 5, 1001)
     curves = {name: np.array(value_and_slope(name, along)) for name in ACTIVATIONS}
 
-    def answer(name: str, z: float) -> tuple[dict, str]:
+    def answer(name: str, z: float) -> tuple[dict[str, Any], str]:
         value, slope = (float(numbers[0]) for numbers in value_and_slope(name, np.array([float(z)])))
         words = f"{name}({z:g}) = {value:.4g}, slope {slope:.4g}: {effect_of_a_small_change(name, z, slope)}."
         near = np.array([z - 1.5, z + 1.5])
@@ -111,7 +113,7 @@ def descent() -> widget.BrowserWidget:
     }
     maps = {name: widget.contours(*nb06.heights(name)) for name in nb06.SURFACES}
 
-    def answer(surface: str, rate: float, steps: int, w1: float, w2: float) -> tuple[dict, str]:
+    def answer(surface: str, rate: float, steps: int, w1: float, w2: float) -> tuple[dict[str, Any], str]:
         path, costs = nb06.descend(surface, (w1, w2), rate, int(steps))
         words = (
             f"Cost {costs[0]:.3g} at the start, {costs[-1]:.3g} after {len(path) - 1} steps, "
@@ -154,7 +156,7 @@ def threshold(scores: np.ndarray, labels: np.ndarray) -> widget.BrowserWidget:
     bins = np.linspace(low, high, 31)
     shares = [100 * np.histogram(own, bins)[0] / max(1, len(own)) for own in (scores[labels == 0], scores[labels == 1])]
 
-    def answer(threshold: float) -> tuple[dict, str]:
+    def answer(threshold: float) -> tuple[dict[str, Any], str]:
         M = nb07.counts_at(scores, labels, threshold)
         (tn, fp), (fn, tp) = M
         precision, recall, f1 = (float(measure(M)[1]) for measure in (metrics.precision, metrics.recall, metrics.f1))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import anywidget
 import numpy as np
@@ -34,7 +35,8 @@ BELOW = (
     f".jp-OutputArea:has(.nncourse-still):not(:has({WIDGET}>*))>.jp-OutputArea-child:has(>{WIDGET}),"
     f".jp-OutputArea:has({WIDGET}>*)>.jp-OutputArea-child:has(.nncourse-still){{display:none}}"
 )
-Answer = Callable[..., tuple[dict, str]]  # the values of the controls by name -> a frame, and its words
+Still = described.WordedFigure | described.Described  # a figure with its words
+Answer = Callable[..., tuple[dict[str, Any], str]]  # the values of the controls by name -> a frame, and its words
 
 
 def text_of(*names: str) -> str:
@@ -102,7 +104,7 @@ class BrowserWidget(anywidget.AnyWidget):
     """
 
     _css = text_of("widget.css")
-    controls = traitlets.List().tag(sync=True)
+    controls: "traitlets.List[Any]" = traitlets.List().tag(sync=True)
     values = traitlets.Dict().tag(sync=True)
     turn = traitlets.List(["", 0, 0.0]).tag(sync=True)  # the message answered last: its view, its number, seconds taken
     given = traitlets.Dict().tag(sync=True)
@@ -116,8 +118,8 @@ class BrowserWidget(anywidget.AnyWidget):
         controls: Mapping[str, Control],
         answer: Answer,
         caption: str,
-        given: Mapping | None = None,
-        still: Callable[[], Figure | described.Described] | None = None,
+        given: Mapping[str, Any] | None = None,
+        still: Callable[[], Still] | None = None,
         pressed: Callable[[str], None] | None = None,
     ):
         self.script, self._esm = script, text_of("widget.js", script)
@@ -161,14 +163,14 @@ class BrowserWidget(anywidget.AnyWidget):
             else:
                 self.show(frame, words)
 
-    def show(self, frame: Mapping | None, words: str) -> None:
+    def show(self, frame: Mapping[str, Any] | None, words: str) -> None:
         """Send words and a frame; None keeps the frame that is shown. May be called from any thread."""
         with self.lock, self.hold_sync():
             if frame is not None:
                 self.frame = packed(frame)
             self.words = words
 
-    def _take(self, content: dict) -> None:
+    def _take(self, content: dict[str, Any]) -> None:
         """Process a message from the browser: the values of the controls, or the name of a pressed button."""
         start = time.perf_counter()
         with self.lock, self.hold_sync():
@@ -179,7 +181,7 @@ class BrowserWidget(anywidget.AnyWidget):
                 self.pressed(content["pressed"])
 
 
-def packed(value):
+def packed(value: Any) -> Any:
     """A tree of dictionaries and lists with each array in it replaced by its bytes: of uint8, else of float32."""
     if isinstance(value, np.ndarray):
         array = value if value.dtype == np.uint8 else np.asarray(value, np.float32)
@@ -197,11 +199,11 @@ def in_one_line(error: BaseException) -> str:
     return f"{kind}{' '.join(str(error).split())}"
 
 
-def display_widget(widget: anywidget.AnyWidget, still: Figure | described.Described | None = None) -> None:
+def display_widget(widget: anywidget.AnyWidget, still: Still | None = None) -> None:
     """Display a widget, and below it what a saved notebook shows instead: a line, and the figure `still`."""
     from IPython.display import display
 
-    data, metadata = widget._repr_mimebundle_()
+    data, metadata = widget._repr_mimebundle_() or ({}, {})
     display(data, metadata=metadata, raw=True)
     data, metadata = still._repr_mimebundle_() if still else ({"text/html": "", "text/plain": ""}, {})
     stands = "Here it stands still. " if still else ""

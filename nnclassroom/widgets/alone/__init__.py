@@ -130,7 +130,7 @@ def _downpour(shown: anywidget.AnyWidget) -> dict[str, Any]:
 
 def _playground(shown: anywidget.AnyWidget) -> dict[str, Any]:
     """The points of each data set: where they are without noise, and what noise 1 adds; the held-out ones last."""
-    settings = shown.state["settings"]  # type: ignore[attr-defined]
+    settings = shown.state["settings"]
     points = {}
     for name in DATA_WORDS:
         without, one = (_points(name, noise, settings) for noise in (0.0, 1.0))
@@ -154,7 +154,7 @@ def _points(name: str, noise: float, settings: Mapping[str, Any]) -> datasets.Da
 def _digit_pad(shown: anywidget.AnyWidget) -> dict[str, Any]:
     """The network that the pad's function asks, and the scaling of its images."""
     assert isinstance(shown, digit_pad.Pad)
-    seen = inspect.getclosurevars(shown.says)  # type: ignore[arg-type]
+    seen = inspect.getclosurevars(shown.says)
     network, scaling = seen.nonlocals.get("network"), seen.globals.get("scaling")
     if not isinstance(network, Network) or scaling is None:
         raise CourseError("a pad on a page: wanted a function of `network` and `scaling`")

@@ -11,6 +11,7 @@ backend or of the student, on one thread: see loop.py.
 import contextvars
 import threading
 import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import anywidget
@@ -42,7 +43,13 @@ BATCHES = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 150, 200)
 SPEEDS = [(speed, f"{speed:g} epochs/s") for speed in (0.2, 1, 5, 20, 100)] + [(0, "fastest")]
 COST_WORDS = {"binary_cross_entropy": "binary cross-entropy", "categorical_cross_entropy": "categorical c.-e."}
 TASTE_DATA = ("circles", "moons")
-SMALL = {"data": "circles", "hidden": (3,), "noise": 0.08, "samples": 200, "learning_rate": 0.2}  # taste()
+SMALL: dict[str, Any] = {  # taste()
+    "data": "circles",
+    "hidden": (3,),
+    "noise": 0.08,
+    "samples": 200,
+    "learning_rate": 0.2,
+}
 
 
 class Playground(anywidget.AnyWidget):
@@ -52,13 +59,19 @@ class Playground(anywidget.AnyWidget):
     _esm = text_of("widget.js", script)
     _css = text_of("playground/playground.css")
     form = traitlets.Unicode("full").tag(sync=True)  # or "small"
-    controls = traitlets.List().tag(sync=True)
+    controls: "traitlets.List[Any]" = traitlets.List().tag(sync=True)
     limits = traitlets.Dict().tag(sync=True)
     scene = traitlets.Dict().tag(sync=True)
     frame = traitlets.Dict().tag(sync=True)
     state = traitlets.Dict().tag(sync=True)  # running, words, aloud, settings
 
-    def __init__(self, settings: Settings, form: str, controls: list[dict[str, Any]], in_words=Engine.words):
+    def __init__(
+        self,
+        settings: Settings,
+        form: str,
+        controls: list[dict[str, Any]],
+        in_words: Callable[[Engine], str] = Engine.words,
+    ):
         self.loop: Loop | None = None
         first: list[Shown] = []
         loop = Loop(settings, first.append, in_words)
@@ -82,9 +95,9 @@ class Playground(anywidget.AnyWidget):
             if widget := mine():
                 context[0].run(tell, widget, shown)
 
-        def obey(widget: "Playground", message: dict[str, Any], buffers: list) -> None:
+        def obey(widget: "Playground", message: dict[str, Any], buffers: list[Any]) -> None:
             context[0] = contextvars.copy_context()
-            name = message.get("name")
+            name = message.get("name", "")
             if name == "hello":
                 widget.send({"hello": True})
             if name in BUTTONS or name in SHAPES or name in known or name in ("look", "seen"):
@@ -121,7 +134,7 @@ def as_traits(shown: Shown) -> dict[str, Any]:
     return {name: packed(value) for name, value in new.items() if value is not None}
 
 
-def playground(**defaults) -> Playground:
+def playground(**defaults: Any) -> Playground:
     """A network that trains while you watch: its points, neurons, weights and costs; `defaults` as in Settings.
 
     Only one playground trains at a time: a new one ends the previous one.
@@ -160,7 +173,7 @@ def end_all() -> None:
             thread.end("Another playground was opened. Run this cell again to use this one.")
 
 
-def _checked(**settings) -> Settings:
+def _checked(**settings: Any) -> Settings:
     """The settings. Raises CourseError for those that no control can correct."""
     settings |= {name: tuple(settings[name]) for name in ("hidden", "features") if name in settings}
     made = Settings(**settings)
@@ -193,17 +206,17 @@ def controls(now: Settings) -> list[dict[str, Any]]:
     ]
 
 
-def menu(name: str, label: str, tip: str, options) -> dict[str, Any]:
+def menu(name: str, label: str, tip: str, options: Iterable[tuple[Any, str]]) -> dict[str, Any]:
     """A menu of (value, words)."""
     return {"kind": "menu", "name": name, "label": label, "tip": tip, "options": [list(option) for option in options]}
 
 
-def stepped(name: str, label: str, tip: str, value: float, values) -> dict[str, Any]:
+def stepped(name: str, label: str, tip: str, value: float, values: Iterable[float]) -> dict[str, Any]:
     """A slider over a list of numbers, which includes its first value."""
     return {"kind": "slider", "name": name, "label": label, "tip": tip, "values": sorted({*values, value})}
 
 
-def _same(names) -> list[tuple[str, str]]:
+def _same(names: Iterable[str]) -> list[tuple[str, str]]:
     return [(name, name) for name in names]
 
 

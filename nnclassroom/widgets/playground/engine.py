@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from nncourse import device as devices
 from nncourse.backend import Backend
 from nncourse.calls import Calls
 from nncourse.errors import CourseError, refuse_unknown
+from nncourse.model.layers import Layer
 from nncourse.model.network import COSTS, Network, forward, has_algorithm_1, make_network, training_step
 from nncourse.model.optimizers import SGD
 from nncourse.model.training import evaluate
@@ -148,8 +149,8 @@ class Engine:
 
     def measure(self) -> None:
         """Add the costs of both sets to the history."""
-        costs = (evaluate(self.network, *data, self.backend) for data in self.there)
-        self.history.append((self.progress, *costs))
+        training, held_out = (evaluate(self.network, *data, self.backend) for data in self.there)
+        self.history.append((self.progress, training, held_out))
         if len(self.history) > MOST_POINTS:
             del self.history[1:-1:2]
 
@@ -206,8 +207,8 @@ class Engine:
         new = self._new_network(settings)
         for layer, (below, here) in zip(new.layers, pairwise(levels), strict=True):
             if below.was is not None and here.was == below.was + 1:
-                old = self.network.layers[below.was]
-                _inherit(layer, *(devices.to_device(array, "cpu") for array in (old.W, old.b)), here, below)
+                W, b = (devices.to_device(array, "cpu") for array in self.network.layers[below.was].parameters)
+                _inherit(layer, W, b, here, below)
         self.settings = settings
         self.network = new.on(self.backend)
         self._feed()
@@ -237,7 +238,7 @@ class Engine:
             f"{self.right():.0%} of the held-out points right"
         )
 
-    def used(self) -> set[str]:
+    def used(self) -> Set[str]:
         """The operations that a training step and a measurement use."""
         watched: Calls = Watched(self.backend)  # type: ignore[assignment]
         X, Y = (array[:1] for array in self.there[0])
@@ -296,9 +297,10 @@ def _refuse_unknown_layer(layer: int, hidden: Sequence[int]) -> None:
         raise CourseError(f"wanted one of {len(hidden)} hidden layers, counted from 0; got {layer}")
 
 
-def _inherit(layer, W: np.ndarray, b: np.ndarray, here: Level, below: Level) -> None:
+def _inherit(layer: Layer, W: np.ndarray, b: np.ndarray, here: Level, below: Level) -> None:
     """Restore the weights W and biases b of neurons that existed before; weights to new inputs are 0."""
+    new_W, new_b = layer.parameters
     for row, old_row in enumerate(here.numbers):
         if old_row is not None:
-            layer.b[row] = b[old_row]
-            layer.W[row] = [0 if column is None else W[old_row, column] for column in below.numbers]
+            new_b[row] = b[old_row]
+            new_W[row] = [0 if column is None else W[old_row, column] for column in below.numbers]

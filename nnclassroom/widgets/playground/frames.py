@@ -36,7 +36,7 @@ def as_bytes(values: np.ndarray, activation: str = "") -> np.ndarray:
         middle, half = 0.0, 1.0
     else:
         middle, half = 0.0, np.maximum(np.abs(values).max(axis=0), 1e-6)
-    return np.uint8(128 + 127 * ((values - middle) / half).clip(-1, 1))
+    return (128 + 127 * ((values - middle) / half).clip(-1, 1)).astype(np.uint8)
 
 
 def scene(engine: Engine) -> dict[str, Any]:

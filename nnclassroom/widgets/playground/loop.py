@@ -67,13 +67,13 @@ class Loop(threading.Thread):
     ):
         super().__init__(name="playground", daemon=True)
         self.settings, self.show, self.in_words = settings, show, in_words
-        self.commands: queue.SimpleQueue = queue.SimpleQueue()
+        self.commands: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.running = False
         self.engine: Engine | None = None
         self.pace = Pace()
         self.look: list[int] | None = None
         self.number, self.seen, self.sent_at = 0, 0, 0.0  # the last frame sent, the last one drawn, time of sending
-        self.shape_shown: tuple | None = None  # identifies the scene that was sent last
+        self.shape_shown: tuple[Engine, int] | None = None  # identifies the scene that was sent last
         self.stale = False  # something was not sent yet
         self.aloud = True
         self.yours = ""
@@ -115,13 +115,12 @@ class Loop(threading.Thread):
     def turn(self, commands: list[tuple[str, Any]]) -> None:
         """Execute the commands, train for a slice, send a frame. Any error is reported in one line."""
         try:
-            changed = self.obey(commands)
+            engine, changed = self.obey(commands)
             if self.running:
-                epochs = self.pace.epochs(self.engine.progress, self.settings.speed)
-                self.engine.train(SLICE, epochs)
+                engine.train(SLICE, self.pace.epochs(engine.progress, self.settings.speed))
             self.stale = self.stale or changed or self.running
             if self.stale and self.may_send():
-                self.send()
+                self.send(engine)
         except (Exception, SystemExit) as error:  # a student's kernel may raise anything
             self.running = self.stale = False
             self.show(Shown(False, f"Paused: {in_one_line(error)}", True, self.settings))
@@ -130,9 +129,8 @@ class Loop(threading.Thread):
         """Whether the browser keeps up, or has been silent for so long that it may be gone."""
         return self.number - self.seen < MOST_AHEAD or time.monotonic() - self.sent_at > PATIENCE
 
-    def send(self) -> None:
+    def send(self, engine: Engine) -> None:
         """Hand the current state to show()."""
-        engine = self.engine
         if self.running:
             engine.measure()
         frame = frames.frame(engine, self.look)
@@ -141,7 +139,7 @@ class Loop(threading.Thread):
             self.running, self.aloud = False, True
             words += f" The cost is no number any more: take a learning rate below {self.settings.learning_rate:g}"
             words += " and press Reset."
-        shape = id(engine), engine.changes
+        shape = engine, engine.changes
         scene = frames.scene(engine) if shape != self.shape_shown else None
         self.number, self.sent_at = self.number + 1, time.monotonic()
         aloud, self.aloud = self.aloud, False
@@ -151,9 +149,10 @@ class Loop(threading.Thread):
         )
         self.shape_shown, self.stale = shape, False
 
-    def obey(self, commands: list[tuple[str, Any]]) -> bool:
-        """Execute commands and apply settings. Returns whether there is something new to show."""
-        changed, restart = self.engine is None, self.engine is None
+    def obey(self, commands: list[tuple[str, Any]]) -> tuple[Engine, bool]:
+        """Execute commands and apply settings. Returns the engine, and whether there is something new to show."""
+        engine = self.engine
+        changed, restart = engine is None, False
         steps, shapes = 0, []
         for name, value in commands:
             changed = changed or name != "seen"
@@ -164,7 +163,7 @@ class Loop(threading.Thread):
                 self.look = value
             elif name in ("start", "pause"):
                 self.running = name == "start"
-                self.pace.begin(self.engine.progress if self.engine else 0)
+                self.pace.begin(engine.progress if engine else 0)
             elif name == "step":
                 self.running, steps = False, steps + 1
             elif name == "reset":
@@ -174,20 +173,20 @@ class Loop(threading.Thread):
             else:
                 self.settings = replace(self.settings, **{name: value})
                 restart = restart or name not in AT_ONCE
-        if restart:
+        if engine is None or restart:
             self.engine = None  # if the following fails, it stays None and the next command tries again
-            self.engine = Engine(self.settings)
+            self.engine = engine = Engine(self.settings)
             self.pace.begin(0)
-            self.yours = self.engine.yours()
-        self.engine.settings = self.settings
+            self.yours = engine.yours()
+        engine.settings = self.settings
         for name, value in shapes:
-            SHAPES[name](self.engine, value)
-            self.settings = self.engine.settings
+            SHAPES[name](engine, value)
+            self.settings = engine.settings
         for _ in range(steps):
-            self.engine.step()
+            engine.step()
         if steps:
-            self.engine.measure()
-        return changed
+            engine.measure()
+        return engine, changed
 
 
 SHAPES: dict[str, Callable[[Engine, Any], None]] = {

@@ -1,5 +1,7 @@
 """The playground after some training as a figure: for print, for the web, and without a running kernel."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -21,7 +23,7 @@ PLAIN = "seen", "not seen", "rounds"  # as in taste()
 SAYS = LinearSegmentedColormap.from_list("says", [COLOURS[0], (1, 1, 1), COLOURS[1]])  # low, middle, high
 
 
-def still(epochs: int = 100, plain: bool = False, **settings) -> Described:
+def still(epochs: int = 100, plain: bool = False, **settings: Any) -> Described:
     """The playground after some epochs of training as a figure; `settings` as in Settings.
 
     plain: in the order and the words of taste().
@@ -71,7 +73,12 @@ def _plane(axes: Axes, engine: Engine, shares: np.ndarray, curves: tuple[str, st
     for data, filled in ((engine.training, True), (engine.held_out, False)):
         for label, colour in enumerate(COLOURS[: len(data.classes)]):
             face, edge = (colour, "white") if filled else ("white", colour * 0.7)
-            style = {"markersize": 5, "markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": 0.7}
+            style: dict[str, Any] = {
+                "markersize": 5,
+                "markerfacecolor": face,
+                "markeredgecolor": edge,
+                "markeredgewidth": 0.7,
+            }
             axes.plot(*data.X[data.labels == label].T, MARKS[label], **style)
 
 
@@ -100,7 +107,7 @@ def _net(axes: Axes, engine: Engine, activities: list[np.ndarray]) -> None:
         for above in heights[level + 1]
         for below in heights[level]
     ]
-    W = np.concatenate([devices.to_device(layer.W, "cpu").ravel() for layer in network.layers])
+    W = np.concatenate([devices.to_device(layer.parameters[0], "cpu").ravel() for layer in network.layers])
     size = np.abs(W) / max(np.abs(W).max(), 1e-6)
     colours = [COLOURS[1] if weight > 0 else COLOURS[0] for weight in W]
     axes.add_collection(LineCollection(lines, linewidths=0.2 + 2.8 * size, colors=colours, zorder=1))
@@ -110,9 +117,9 @@ def _net(axes: Axes, engine: Engine, activities: list[np.ndarray]) -> None:
         for height, picture in zip(column, thinned(pictures), strict=True):
             left, right, bottom, top = place = (level - wide, level + wide, height - high, height + high)
             axes.imshow(picture.reshape(SMALL, SMALL), SAYS, vmin=1, vmax=255, extent=place, origin="lower", zorder=2)
-            frame = {"fill": False, "edgecolor": common.INK, "linewidth": 0.7, "zorder": 3}
+            frame: dict[str, Any] = {"fill": False, "edgecolor": common.INK, "linewidth": 0.7, "zorder": 3}
             axes.add_patch(Rectangle((left, bottom), right - left, top - bottom, **frame))
-        axes.text(level, -1.07, len(column), ha="center", va="center", fontsize=9)
+        axes.text(level, -1.07, str(len(column)), ha="center", va="center", fontsize=9)
     for name, height in zip((name for name in FEATURES if name in engine.settings.features), heights[0], strict=True):
         axes.text(-wide - 0.05, height, name, ha="right", va="center", fontsize=9)
     axes.text(-0.35, -1.07, "neurons", ha="right", va="center", fontsize=9)
