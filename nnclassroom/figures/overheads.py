@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -57,13 +58,13 @@ HALF_SQUARES = ("T a, T y", "T c", "(a - y) * (a - y)", "a + b", "c = a / 2", "0
 
 
 @functools.cache
-def recorded(name: str) -> dict:
+def recorded(name: str) -> dict[str, Any]:
     """The contents of a results file, with machine and date; {} if there is none."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}
 
 
-def table(name: str) -> list[dict]:
+def table(name: str) -> list[dict[str, Any]]:
     """The records of one part of the GPU benchmark, as benchmarks/README.md lists them."""
     return recorded("gpu").get("tables", {}).get(name, [])
 
@@ -84,7 +85,7 @@ def recorded_where(name: str, part: str = "") -> str:
 
 
 @functools.cache
-def known(what: str):
+def known(what: str) -> Any:
     """The result of one of MEASURES or WAITS: measured here if there is a GPU, else as recorded, else None."""
     if devices.gpu_available():
         return (MEASURES | WAITS)[what]()
@@ -102,7 +103,7 @@ def speeds(side: int = 4096) -> dict[str, float]:
             if (kernel.cuda and kernel.mantissa == MANTISSA) or kernel.name == "cupy"
         ]
         rows = timing.time_kernels(operation, dict.fromkeys(operation.size_names, side), names)
-        return {row.kernel: row.flops / row.seconds for row in rows}
+        return {row.kernel: row.flops / row.seconds for row in rows if row.seconds}
     return {row["kernel"]: 1e12 * row["tflops"] for row in table("dense") if row["side"] == side}
 
 
@@ -148,8 +149,8 @@ def convolution_seconds(layer: str, sizes: dict[str, int], kernels: Sequence[str
     `layer` is the layer's name in the benchmark. Kernels that cannot run here or were not recorded are left out.
     """
     if devices.gpu_available():
-        rows = timing.time_kernels(find("convolution_forward"), sizes, kernels)
-        return {row.kernel: row.seconds for row in rows if row.seconds}
+        timed = timing.time_kernels(find("convolution_forward"), sizes, kernels)
+        return {row.kernel: row.seconds for row in timed if row.seconds}
     rows = [row for row in table("convolutions") if (row["layer"], row["pass"]) == (layer, "forward")]
     return {row["kernel"]: row["seconds"] for row in rows if row["kernel"] in kernels}
 
@@ -163,7 +164,7 @@ def multiprocessor() -> Multiprocessor:
 # ---- the measurements, each for a machine with a GPU
 
 
-def chip() -> dict:
+def chip() -> dict[str, int]:
     """Limits of the GPU, from its device attributes."""
     import cupy
 
@@ -182,20 +183,29 @@ def chip() -> dict:
 def launch() -> dict[str, float]:
     """Seconds per launch of an empty kernel: queued without waiting, and waiting for each."""
     kernel = gpu_kernel(timing.NOTHING, "nothing")
-    waited = devices.seconds(lambda: (kernel((1,), (1,), ()), devices.synchronise("gpu")), pick=min)
-    return {"queued": timing.seconds_of_nothing("gpu"), "waited": waited}
+
+    def and_wait() -> None:
+        kernel((1,), (1,), ())
+        devices.synchronise("gpu")
+
+    return {"queued": timing.seconds_of_nothing("gpu"), "waited": devices.seconds(and_wait, pick=min)}
 
 
-def transfers() -> list[dict]:
+def transfers() -> list[dict[str, Any]]:
     """Seconds to transfer arrays of 4 bytes to 256 MB to the GPU, and back: the shortest of several rounds.
 
     What is wanted is a property of the bus, and others may use it for longer than a single measurement.
     """
     arrays = [np.ones(4**power, np.float32) for power in range(14)]
     there = [devices.to_device(array, "gpu") for array in arrays]
+
+    def send(array: np.ndarray) -> None:
+        devices.to_device(array, "gpu")
+        devices.synchronise("gpu")
+
     ways = {
-        "there": [lambda a=array: (devices.to_device(a, "gpu"), devices.synchronise("gpu")) for array in arrays],
-        "back": [lambda a=array: devices.to_device(a, "cpu") for array in there],
+        "there": [functools.partial(send, array) for array in arrays],
+        "back": [functools.partial(devices.to_device, array, "cpu") for array in there],
     }
     rounds = [
         {way: [devices.seconds(each, repeats=3, pick=min) for each in all_] for way, all_ in ways.items()}
@@ -206,14 +216,15 @@ def transfers() -> list[dict]:
     return [{"bytes": array.nbytes, "there": sent, "back": fetched} for array, sent, fetched in columns]
 
 
-def lie() -> list[dict]:
+def lie() -> list[dict[str, Any]]:
     """Seconds of one call of dense_forward by the host's clock, without and with synchronisation."""
-    kernel, rows = find("dense_forward")["cupy"], []
+    operation, rows = find("dense_forward"), []
+    kernel = operation["cupy"]
     for side in (64, 256, 1024, 4096):
-        case = random_case(kernel.operation, dict.fromkeys(kernel.operation.size_names, side))
+        case = random_case(operation, dict.fromkeys(operation.size_names, side))
         there = [devices.to_device(array, "gpu") for array in case.arguments]
 
-        def clocked(wait: bool, there=there) -> float:
+        def clocked(wait: bool, there: list[Any] = there) -> float:
             devices.synchronise("gpu")
             start = time.perf_counter()
             kernel(*there)
@@ -234,7 +245,7 @@ def samples(sizes: tuple[int, ...], n: int) -> tuple[np.ndarray, np.ndarray]:
     return X, random_targets(rng, (n, sizes[-1]))
 
 
-def step() -> dict[str, list[dict]]:
+def step() -> dict[str, list[dict[str, Any]]]:
     """The parts of a training step with separate CUDA kernels, for each of NETWORKS."""
     backend = choose("cuda")
     found = {}
@@ -265,7 +276,7 @@ def moving() -> dict[str, float]:
     return found
 
 
-def batches() -> list[dict]:
+def batches() -> list[dict[str, Any]]:
     """Seconds per sample of 30-60-10-1 with each kernel of dense_sgd_epoch, at several batch sizes."""
     return [
         {"batch": batch, "kernel": name, "seconds": seconds}
@@ -314,13 +325,14 @@ def sums() -> dict[str, float]:
 def swapped() -> CudaKernel:
     """The naive kernel of weight_gradient with x and y exchanged: neighbouring threads write to different rows."""
     naive = find("weight_gradient")["naive"]
+    assert isinstance(naive, CudaKernel)
     text = re.sub(
         r"(blockIdx|blockDim|threadIdx)\.([xy])", lambda m: f"{m[1]}.{'y' if m[2] == 'x' else 'x'}", naive.source.text
     )
     return replace(naive, name="swapped", source=replace(naive.source, text=text), over=("n_in", "n_out"), plans={})
 
 
-def weight_gradients() -> list[dict]:
+def weight_gradients() -> list[dict[str, Any]]:
     """Seconds of kernels of weight_gradient, SIDE × SIDE weights, for few samples and for many."""
     operation, rng, found = find("weight_gradient"), np.random.default_rng(5), []
     for samples in (8, 1024):
@@ -331,7 +343,7 @@ def weight_gradients() -> list[dict]:
     return found
 
 
-def counting() -> list[dict]:
+def counting() -> list[dict[str, Any]]:
     """Seconds of confusion_matrix (atomic) on COUNTED samples, spread evenly over cells or most of them in one."""
     atomic, rng, found = find("confusion_matrix")["atomic"], np.random.default_rng(0), []
     for classes, common in ((1, 0.0), (2, 0.0), (10, 0.0), (100, 0.0), (2, COMMON)):
@@ -343,15 +355,15 @@ def counting() -> list[dict]:
     return found
 
 
-MEASURES: dict[str, Callable] = {"limits": functools.partial(devices.limits, "gpu")} | {
+MEASURES: dict[str, Callable[[], Any]] = {"limits": functools.partial(devices.limits, "gpu")} | {
     part.__name__: part
     for part in (chip, launch, transfers, lie, step, moving, batches, sums, weight_gradients, counting)
 }
-WAITS: dict[str, Callable] = {part.__name__: part for part in (waits.in_flight, waits.orders)}
+WAITS: dict[str, Callable[[], Any]] = {part.__name__: part for part in (waits.in_flight, waits.orders)}
 FILES = {"overheads": MEASURES, "waits": WAITS}  # of benchmarks/results
 
 
-def measure(name: str = "overheads") -> dict:
+def measure(name: str = "overheads") -> dict[str, Any]:
     """The results of all measurements of a results file. Raises CourseError without a GPU."""
     if not devices.gpu_available():
         raise CourseError(f"the overheads are those of a GPU: {devices.why_no_gpu()}")

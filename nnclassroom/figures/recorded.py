@@ -22,6 +22,7 @@ counting()            confusion_matrix with atomics, by the number of cells
 import json
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from nnclassroom.figures import overheads
 from nnclassroom.figures.waits import SIDE
@@ -257,7 +258,9 @@ def tensor_cores() -> str:
     texts = []
     for path in sorted(overheads.RESULTS.glob("tensor_cores-*.json")):
         found = overheads.recorded(path.stem)
-        columns, cells, errors = [], {}, {}
+        columns: list[tuple[int, ...]] = []
+        cells: dict[str, list[str]] = {}
+        errors: dict[str, list[float]] = {}
         for each in found["products"]:
             sizes = each["batch"], each["n_in"], each["n_out"]
             columns += [sizes] if sizes not in columns else []
@@ -297,14 +300,14 @@ def devices() -> str:
     return "\n".join([f"{about} ({overheads.recorded_where('devices_gpu')})", table(heads, rows), *notes])
 
 
-def _mean(records: Sequence[dict]) -> dict:
+def _mean(records: Sequence[dict[str, Any]]) -> dict[str, float]:
     """The mean of each number that all records have."""
     names = [name for name, value in records[0].items() if isinstance(value, int | float)]
     common = [name for name in names if all(name in each for each in records)]
     return {name: sum(each[name] for each in records) / len(records) for name in common}
 
 
-def _devices_row(library: str, count: int, each: dict) -> list[str]:
+def _devices_row(library: str, count: int, each: dict[str, Any]) -> list[str]:
     joules = f"{each['joules']:,.0f}" if "joules" in each else "–"
     ratios = [f"{each[key]:.2f}" if key in each else "–" for key in ("joules_over_alone", "edp_over_alone")]
     name = f"{library}, {count} GPU{'s' * (count > 1)}"
@@ -315,7 +318,7 @@ def _devices_row(library: str, count: int, each: dict) -> list[str]:
 def experiment() -> str:
     """The recorded long runs of ResNet-34 by `nncourse experiment`: a line for each number of devices and batch."""
     runs = [json.loads(path.read_text("utf-8")) for path in sorted(overheads.RESULTS.glob("experiment/runs/*.json"))]
-    kinds: dict[tuple, list[dict]] = {}
+    kinds: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
     for run in runs:
         if run["kind"] == "gpu" and not run["partial"] and run["accuracies"]:
             kinds.setdefault((run["epochs"], run["count"], run["batch"]), []).append(run)

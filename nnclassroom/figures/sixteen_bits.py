@@ -44,7 +44,7 @@ def running_sum(numbers: np.ndarray, kind: str) -> float:
     """The sum of numbers added one after the other, each partial sum rounded to a format, as for rounded()."""
     if kind == "float16":
         return float(np.add.accumulate(np.asarray(numbers, np.float16))[-1])
-    total = np.float32(0)
+    total = np.zeros((), np.float32)
     for number in rounded(numbers, kind):
         total = rounded(total + number, kind)
     return float(total)
@@ -69,7 +69,7 @@ def plot_gradient(gradient: np.ndarray, times: Sequence[float] = (1,), title: st
         axes.stairs(
             counts, edges, label=label, color=f"C{number}", linestyle=("-", "--", ":")[number % 3], linewidth=1.8
         )
-        kept = rounded(np.float32(factor * sizes), "float16")
+        kept = rounded((factor * sizes).astype(np.float32), "float16")
         lost, few = (kept == 0).mean(), ((kept > 0) & (kept < NORMAL)).mean()
         infinite = f", {np.isinf(kept).mean():.1%} infinite" if np.isinf(kept).any() else ""
         said.append(f"{label}: in float16 {lost:.1%} become 0, {few:.1%} keep only some of their bits{infinite}")

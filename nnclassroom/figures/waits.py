@@ -33,7 +33,7 @@ def launches(multiprocessors: int) -> list[tuple[int, int]]:
     return [(1, 1), (1, 32), *((count, BLOCK) for count in (*blocks, 2 * multiprocessors))]
 
 
-def in_flight() -> list[dict]:
+def in_flight() -> list[dict[str, float]]:
     """Bytes a second, read and written, of a copy by each of `launches`: each thread has one read under way.
 
     Before each round a large array is filled, so that the numbers come from memory and not from the L2 cache.
