@@ -19,7 +19,7 @@ import numpy as np
 
 from cuda_on_cpu.text import CudaSource
 from nncourse.cuda.launch import launch, prepared
-from nncourse.device import array_module
+from nncourse.device import Array, array_module
 from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial, sizes_named
@@ -300,8 +300,9 @@ peer_sum = Operation(
 
 def _register(way: str) -> None:
     @peer_sum.kernel(way, device="gpu", cuda=True)
-    def all_reduce(V, rounds, **emulator):
-        peers = Simulated(*V.shape, like=array_module(V))
+    def all_reduce(V: Array, rounds: int, **emulator: Any) -> Array:
+        devices, n = V.shape
+        peers = Simulated(devices, n, like=array_module(V))
         peers.all_reduce(V, way, rounds, **emulator)
         return V
 

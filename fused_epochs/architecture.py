@@ -5,11 +5,14 @@ import re
 from dataclasses import dataclass
 from math import prod
 
+from nncourse.device import Array
 from nncourse.errors import CourseError
 from nncourse.kernels.dense_epoch import DenseArchitecture, views
 from nncourse.model.image_layers import Convolution, Flatten, MaxPool
 from nncourse.model.layers import Dense, Layer
 from nncourse.model.network import Network
+
+State = tuple[Array, Array, Array]  # parameters and, of an optimizer's memory, M and V
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Filters:
     before: int = 0
     after: int = 0
 
-    def shape_after(self, image: tuple[int, int, int]) -> tuple[int, int, int]:
+    def shape_after(self, image: tuple[int, ...]) -> tuple[int, int, int]:
         """(channels, height, width) of the result for an image of this shape."""
         height, width = ((n + self.before + self.after - self.k) // self.stride + 1 for n in image[1:])
         return self.count, height, width
@@ -120,7 +123,7 @@ class ChainArchitecture:
         products = [prod(shape) * prod(after[1:]) for shape, after in made if shape]
         return 6 * sum(products) - 2 * products[0]
 
-    def views(self, parameters) -> list[tuple]:
+    def views(self, parameters: Array) -> list[tuple[Array, Array]]:
         """(W, b) of each layer that has weights, as views into the flat vector."""
         return views(parameters, self.weights)
 
@@ -207,7 +210,7 @@ class ConvolutionalArchitecture:
         products += [n_out * n_in for n_out, n_in in self.dense.shapes]
         return 6 * sum(products) - 2 * products[0]
 
-    def views(self, parameters) -> list[tuple]:
+    def views(self, parameters: Array) -> list[tuple[Array, Array]]:
         """(W, b) of each convolution, then of each dense layer, as views into the flat vector."""
         return views(parameters, self.shapes)
 
@@ -215,7 +218,7 @@ class ConvolutionalArchitecture:
     def chain(self) -> ChainArchitecture:
         """The same network."""
         count, pool = len(self.convolutions), (Windows(self.pool),) * (self.pool > 0)
-        layers = (*self.convolutions, *pool, *map(Neurons, self.sizes))
+        layers: tuple[Filters | Windows | Neurons, ...] = (*self.convolutions, *pool, *map(Neurons, self.sizes))
         activations = (*self.activations[:count], *("" for _ in pool), *self.activations[count:])
         return ChainArchitecture(self.image, layers, activations, self.cost)
 

@@ -9,17 +9,24 @@ convolution in turn, then of each dense layer.
 ConvolutionalArchitecture describes the networks: convolutions, at most one max-pool, dense layers.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
 import numpy as np
 
-from fused_epochs.architecture import ConvolutionalArchitecture, Filters
+from fused_epochs.architecture import ConvolutionalArchitecture, Filters, State
 from fused_epochs.gradient import gradient_of, near_a_kink, random_parameters
 from nncourse.kernels import update
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.dense_epoch import batches, random_targets
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
 
-def _sgd_steps(parameters, architecture, X, Y, batch, rate):
+def _sgd_steps(
+    parameters: np.ndarray, architecture: ConvolutionalArchitecture, X: np.ndarray, Y: np.ndarray, batch: int,
+    rate: float,
+) -> Iterator[np.ndarray]:  # fmt: skip
     """The parameters before each step, and after the last."""
     yield parameters
     for rows in batches(len(X), batch):
@@ -27,7 +34,10 @@ def _sgd_steps(parameters, architecture, X, Y, batch, rate):
         yield parameters
 
 
-def _adam_steps(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1, beta2, epsilon):
+def _adam_steps(
+    parameters: np.ndarray, M: np.ndarray, V: np.ndarray, architecture: ConvolutionalArchitecture, X: np.ndarray,
+    Y: np.ndarray, batch: int, rate: float, steps: int, beta1: float, beta2: float, epsilon: float,
+) -> Iterator[State]:  # fmt: skip
     """Parameters, M and V before each step, and after the last."""
     yield parameters, M, V
     for t, rows in enumerate(batches(len(X), batch), steps + 1):
@@ -40,17 +50,23 @@ def _adam_steps(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1,
 # ---- the reference has no meaning where rounding alone decides which pixel of a window is the largest
 
 
-def _sgd_decided(parameters, architecture, X, Y, batch, rate):
+def _sgd_decided(
+    parameters: np.ndarray, architecture: ConvolutionalArchitecture, X: np.ndarray, Y: np.ndarray, batch: int,
+    rate: float,
+) -> bool:  # fmt: skip
     return _decided(_sgd_steps(parameters, architecture, X, Y, batch, rate), architecture, X, Y, batch)
 
 
-def _adam_decided(*arguments):
+def _adam_decided(*arguments: Any) -> bool:
     _, _, _, architecture, X, Y, batch, *_ = arguments
     made = _adam_steps(*arguments)
     return _decided((parameters for parameters, M, V in made), architecture, X, Y, batch)
 
 
-def _decided(parameters_of_steps, architecture, X, Y, batch) -> bool:
+def _decided(
+    parameters_of_steps: Iterable[np.ndarray], architecture: ConvolutionalArchitecture, X: np.ndarray, Y: np.ndarray,
+    batch: int,
+) -> bool:  # fmt: skip
     """Whether no step comes near a kink of an activation, of the cost or of the pool."""
     return not any(
         near_a_kink(parameters, architecture.chain, x, y)
@@ -62,7 +78,10 @@ def _decided(parameters_of_steps, architecture, X, Y, batch) -> bool:
 # ---- the contracts
 
 
-def _sizes(image, convolutions, pool, sizes, activation_names, cost="mse", n=7, batch=3, steps=0):
+def _sizes(
+    image: tuple[int, int, int], convolutions: Sequence[tuple[int, ...]], pool: int, sizes: tuple[int, ...],
+    activation_names: str, cost: str = "mse", n: int = 7, batch: int = 3, steps: int = 0,
+) -> Sizes:  # fmt: skip
     """Sizes for both operations; convolutions as numbers: filters, k, and if not 1, 0, 0 stride, before and after."""
     filters = tuple(Filters(*numbers) for numbers in convolutions)
     architecture = ConvolutionalArchitecture(image, filters, pool, sizes, tuple(activation_names.split()), cost)
@@ -88,13 +107,13 @@ NETWORKS = (
 )  # fmt: skip
 
 
-def _sizes_to_time(device: str):
+def _sizes_to_time(device: str) -> Sizes:
     """The digits CNN, with samples for an epoch of some milliseconds."""
     layers = [(4, 2, *SAME_2), (4, 2, *SAME_2)], 4, (128, 10), "relu relu relu softmax", CROSS
     return _sizes((1, 28, 28), *layers, n=20_000 if device == "gpu" else 640, batch=32)
 
 
-def _without(name: str, sizes):
+def _without(name: str, sizes: Sizes) -> Sizes:
     return {key: value for key, value in sizes.items() if key != name}
 
 

@@ -11,7 +11,6 @@ compare a signed offset with 0 for each element.
 """
 
 import functools
-from collections.abc import Callable
 from math import prod
 
 import numpy as np
@@ -20,16 +19,17 @@ from fused_epochs import convolutional_layout as its
 from fused_epochs.architecture import ConvolutionalArchitecture, chain_of_dense
 from fused_epochs.convolutional_layout import fours, layout
 from fused_epochs.gradient_compiled import _activate, _exp, _sigmoid, _to_delta, by_loops
-from fused_epochs.gradient_cpu import stages_of, there_and_back
+from fused_epochs.gradient_cpu import Gradient, stages_of, there_and_back
 from nncourse.kernels import jit
 
-f32, u = np.float32, np.uint64
+f32 = np.float32
+u = np.uint64
 SIMD = 32  # numbers that a vectorised loop takes at once
 
 
 def gradient_function(
-    parameters, gradients, architecture: ConvolutionalArchitecture, batch: int, step: float
-) -> Callable:
+    parameters: np.ndarray, gradients: np.ndarray, architecture: ConvolutionalArchitecture, batch: int, step: float
+) -> Gradient:
     """A function of X and Y that writes the sums of all samples' gradients, times `step`, for batches of this size."""
     pairs, derivatives = architecture.views(parameters), architecture.views(gradients)
     count, made = len(architecture.convolutions), layout(architecture)
@@ -46,7 +46,7 @@ def gradient_function(
     seen, E = np.zeros(A.size, np.uint64), np.zeros(made.numbers, np.float32)
     of_filters = sum(W.size + len(W) for W, _ in pairs[:count])
 
-    def gradient(X, Y):
+    def gradient(X: np.ndarray, Y: np.ndarray) -> None:
         arrange(parameters, made.places, made.sources, weights)
         pixels = np.ascontiguousarray(X).reshape(-1)
         forward(made.table, made.offsets, made.pitch, side, weights, pixels, P, M, K, best, place, A, seen)
@@ -59,7 +59,7 @@ def gradient_function(
     return gradient
 
 
-def _arrange(parameters, places, sources, weights):
+def _arrange(parameters: np.ndarray, places: np.ndarray, sources: np.ndarray, weights: np.ndarray) -> None:
     for n in range(places.size):
         weights[places[n]] = parameters[sources[n]]
 
@@ -67,7 +67,10 @@ def _arrange(parameters, places, sources, weights):
 # ---- the inner loops
 
 
-def _four_filters(z, z_at, plane, n, P, p_at, weights, w_at, taps, offsets, o_at):
+def _four_filters(
+    z: np.ndarray, z_at: u, plane: u, n: u, P: np.ndarray, p_at: u, weights: np.ndarray, w_at: u, taps: u,
+    offsets: np.ndarray, o_at: u,
+) -> None:  # fmt: skip
     """Four planes of sums: z[q] = bias + Σ over t of weights[t] P[offsets[t] + q]."""
     z0, z1, z2, z3 = z_at, z_at + plane, z_at + u(2) * plane, z_at + u(3) * plane
     step = taps + u(1)
@@ -96,7 +99,10 @@ def _four_filters(z, z_at, plane, n, P, p_at, weights, w_at, taps, offsets, o_at
                 z[z3 + q] += d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
 
 
-def _with_steps(P, z_at, plane, count, height, width, pitch, p_at, stride, weights, w_at, taps, offsets, o_at):
+def _with_steps(
+    P: np.ndarray, z_at: int, plane: int, count: int, height: int, width: int, pitch: int, p_at: int, stride: int,
+    weights: np.ndarray, w_at: int, taps: int, offsets: np.ndarray, o_at: int,
+) -> None:  # fmt: skip
     """The same sums for filters that move by more than a pixel, one after the other."""
     for o in range(count):
         w = w_at + o * (taps + 1)
@@ -108,19 +114,23 @@ def _with_steps(P, z_at, plane, count, height, width, pitch, p_at, stride, weigh
                 P[z_at + o * plane + y * pitch + x] = total
 
 
-def _copy(X, x_at, count, z, z_at):
+def _copy(X: np.ndarray, x_at: u, count: u, z: np.ndarray, z_at: u) -> None:
     for n in range(count):
         z[z_at + n] = X[x_at + n]
 
 
-def _copy_map(X, x_at, channels, height, width, pitch, z, z_at, plane):
+def _copy_map(
+    X: np.ndarray, x_at: int, channels: int, height: int, width: int, pitch: int, z: np.ndarray, z_at: int, plane: int
+) -> None:
     """Put the numbers of one sample, which lie one behind the other, into a map."""
     for c in range(channels):
         for y in range(height):
             _copy(X, u(x_at + (c * height + y) * width), u(width), z, u(z_at + c * plane + y * pitch))
 
 
-def _clear_around(z, at, plane, count, first, height, width, pitch):
+def _clear_around(
+    z: np.ndarray, at: int, plane: int, count: int, first: int, height: int, width: int, pitch: int
+) -> None:
     """Set all numbers of some planes to 0, except the images."""
     for c in range(count):
         here = at + c * plane
@@ -131,7 +141,7 @@ def _clear_around(z, at, plane, count, first, height, width, pitch):
         z[here + first + (height - 1) * pitch + width : here + plane] = f32(0)
 
 
-def _pool_rows(z, z_at, side, pitch, wide, M, K, at):
+def _pool_rows(z: np.ndarray, z_at: u, side: u, pitch: u, wide: u, M: np.ndarray, K: np.ndarray, at: u) -> None:
     """M: the largest of `side` pixels in a column. K: its offset from the first of them.
 
     Four rows at a time; where there are fewer, the last one repeated, which changes nothing.
@@ -158,7 +168,7 @@ def _pool_rows(z, z_at, side, pitch, wide, M, K, at):
                 K[at + x] = here if new > old else there
 
 
-def _pool_columns(M, K, best, place, side, total):
+def _pool_columns(M: np.ndarray, K: np.ndarray, best: np.ndarray, place: np.ndarray, side: u, total: u) -> None:
     """The same for `side` adjacent columns, for all x. The first of equal pixels wins."""
     for j in range(u(0), side, u(4)):
         j1, j2, j3 = min(j + u(1), side - u(1)), min(j + u(2), side - u(1)), min(j + u(3), side - u(1))
@@ -190,7 +200,10 @@ def _pool_columns(M, K, best, place, side, total):
                 place[x] = here if later else there
 
 
-def _spread(G, seen, v_at, windows, P, row, E, offsets, o_at, taps, weights, w_at, dW, dw_at, size, further):
+def _spread(
+    G: np.ndarray, seen: np.ndarray, v_at: u, windows: u, P: np.ndarray, row: u, E: np.ndarray, offsets: np.ndarray,
+    o_at: u, taps: u, weights: np.ndarray, w_at: u, dW: np.ndarray, dw_at: u, size: u, further: bool,
+) -> f32:  # fmt: skip
     """Add one filter's deltas G to its gradient dW and, if `further`, to dC/dA of the maps below, E; return Σ G.
 
     `row` is where the maps of the sample begin in P.
@@ -226,7 +239,10 @@ def _spread(G, seen, v_at, windows, P, row, E, offsets, o_at, taps, weights, w_a
     return bias
 
 
-def _spread_all(D, d_at, height, width, pitch, stride, P, row, p_at, offsets, o_at, weights, w_at, dW, dw_at, size):
+def _spread_all(
+    D: np.ndarray, d_at: int, height: int, width: int, pitch: int, stride: int, P: np.ndarray, row: int, p_at: int,
+    offsets: np.ndarray, o_at: int, weights: np.ndarray, w_at: int, dW: np.ndarray, dw_at: int, size: int,
+) -> f32:  # fmt: skip
     """The same for all pixels of a map, whose filters move by more than a pixel. D holds the maps below, too."""
     bias = f32(0)
     for y in range(height):
@@ -240,7 +256,7 @@ def _spread_all(D, d_at, height, width, pitch, stride, P, row, p_at, offsets, o_
     return bias
 
 
-def _add_four(dW, dw_at, t, size, s0, s1, s2, s3):
+def _add_four(dW: np.ndarray, dw_at: u, t: int, size: u, s0: f32, s1: f32, s2: f32, s3: f32) -> None:
     """dW[t] += s0, dW[t + 1] += s1 …, up to the last weight."""
     dW[dw_at + t] += s0
     if t + u(1) < size:
@@ -251,7 +267,10 @@ def _add_four(dW, dw_at, t, size, s0, s1, s2, s3):
         dW[dw_at + t + u(3)] += s3
 
 
-def _products(D, d_at, n, P, p_at, offsets, o_at, taps, dW, dw_at, size):
+def _products(
+    D: np.ndarray, d_at: u, n: u, P: np.ndarray, p_at: u, offsets: np.ndarray, o_at: u, taps: u, dW: np.ndarray,
+    dw_at: u, size: u,
+) -> f32:  # fmt: skip
     """dW[t] += Σ over q of D[q] P[offsets[t] + q], and Σ of D[q]."""
     bias = f32(0)
     for t in range(u(0), taps, u(4)):
@@ -272,7 +291,7 @@ def _products(D, d_at, n, P, p_at, offsets, o_at, taps, dW, dw_at, size):
 # ---- forward
 
 
-def _map(table, number):
+def _map(table: np.ndarray, number: int) -> tuple[int, int, int, int, int, int]:
     """Channels, height, width, the numbers between planes, and where the map and its image begin."""
     return (
         table[number, its.CHANNELS], table[number, its.HEIGHT], table[number, its.WIDTH],
@@ -280,14 +299,17 @@ def _map(table, number):
     )  # fmt: skip
 
 
-def _filters(table, number):
+def _filters(table: np.ndarray, number: int) -> tuple[int, int, int, int]:
     """The filters that see a map: where they begin, the numbers of each, where the offsets begin, the stride."""
     return (
         table[number, its.WEIGHT_AT], table[number, its.TAPS], table[number, its.OFFSET_AT], table[number, its.STRIDE]
     )  # fmt: skip
 
 
-def _forward(table, offsets, pitch, side, weights, X, P, M, K, best, place, A, seen):
+def _forward(
+    table: np.ndarray, offsets: np.ndarray, pitch: int, side: int, weights: np.ndarray, X: np.ndarray, P: np.ndarray,
+    M: np.ndarray, K: np.ndarray, best: np.ndarray, place: np.ndarray, A: np.ndarray, seen: np.ndarray,
+) -> None:  # fmt: skip
     """The inputs A of the dense layers, and `seen`: for each, the index in its row of its filter's first pixel.
 
     P has a row of maps for each sample, then the last map, of one sample at a time.
@@ -324,7 +346,10 @@ def _forward(table, offsets, pitch, side, weights, X, P, M, K, best, place, A, s
         _activate(table[count - 1, its.ACTIVATION], A)
 
 
-def _pool(table, pitch, side, P, z_at, M, K, best, place, A, seen, s):
+def _pool(
+    table: np.ndarray, pitch: int, side: int, P: np.ndarray, z_at: int, M: np.ndarray, K: np.ndarray, best: np.ndarray,
+    place: np.ndarray, A: np.ndarray, seen: np.ndarray, s: int,
+) -> None:  # fmt: skip
     """The largest pixel of each window of one sample, before the activation, which is monotonic.
 
     Without branches, because no processor can predict which pixel is the largest.
@@ -349,7 +374,10 @@ def _pool(table, pitch, side, P, z_at, M, K, best, place, A, seen, s):
             _pick(u(across), u(side), best, place, u(line * wide), A, seen, u(v), u(from_here), u(stride))
 
 
-def _pick(across, side, best, place, at, A, seen, v, seen_first, stride):
+def _pick(
+    across: u, side: u, best: np.ndarray, place: np.ndarray, at: u, A: np.ndarray, seen: np.ndarray, v: u,
+    seen_first: u, stride: u,
+) -> None:  # fmt: skip
     """The largest pixel of each window of a row, and the index of its filter's first pixel."""
     for x in range(across):
         window = at + x * side
@@ -360,7 +388,10 @@ def _pick(across, side, best, place, at, A, seen, v, seen_first, stride):
 # ---- backward
 
 
-def _backward(table, offsets, pitch, side, weights, P, A, G, seen, E, gradients):
+def _backward(
+    table: np.ndarray, offsets: np.ndarray, pitch: int, side: int, weights: np.ndarray, P: np.ndarray, A: np.ndarray,
+    G: np.ndarray, seen: np.ndarray, E: np.ndarray, gradients: np.ndarray,
+) -> None:  # fmt: skip
     """Add the contributions of all samples to the gradients of the filters. G = dC/dA of the dense layers' inputs.
 
     E holds dC/dA, then dC/dZ, of the maps of one sample.

@@ -4,17 +4,19 @@ import functools
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import ceil, prod
+from typing import Any
 
 import numpy as np
 
 from cuda_on_cpu.text import CudaSource
-from fused_epochs.architecture import ConvolutionalArchitecture
+from fused_epochs.architecture import ConvolutionalArchitecture, State
 from fused_epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from fused_epochs.convolutional_layout import fours
 from fused_epochs.dense import MATHEMATICS, codes
 from fused_epochs.dense_one_kernel import COPIES, EMULATED, MEETING, Chip, this_chip
 from nncourse import device as devices
 from nncourse.cuda.launch import launch
+from nncourse.device import Array
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.dense_epoch import CROSS_ENTROPIES
@@ -193,7 +195,10 @@ def source(made: Layout, architecture: ConvolutionalArchitecture, batch: int, ad
     return cuda_beside(__file__, *defines, before=(MATHEMATICS, MEETING, COPIES))
 
 
-def _epoch(changed: tuple, architecture, X, Y, batch, rate, steps, betas, epsilon, chip, emulator) -> None:
+def _epoch(
+    changed: tuple[Array, ...], architecture: ConvolutionalArchitecture, X: Array, Y: Array, batch: int, rate: float,
+    steps: int, betas: tuple[float, float], epsilon: float, chip: Chip | None, emulator: dict[str, Any],
+) -> None:  # fmt: skip
     """All steps of the epoch in one launch; `changed` are the parameters, and for Adam M and V."""
     parameters, *remembered = changed
     adam = bool(remembered)
@@ -206,13 +211,16 @@ def _epoch(changed: tuple, architecture, X, Y, batch, rate, steps, betas, epsilo
     M, V = remembered or [xp.zeros(1, np.float32)] * 2
     powers = [beta**steps for beta in betas]
     arguments = [parameters, M, V, X, Y, meeting_place, arrived, len(X), rate, *betas, epsilon, *powers]
-    options = {"shared_bytes": 4 * made.shared_floats, "cooperative": True}
+    options: dict[str, Any] = {"shared_bytes": 4 * made.shared_floats, "cooperative": True}
     text = source(made, architecture, batch, adam)
     launch(text, "convolutional_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
 
 
 @convolutional_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True)
-def sgd(parameters, architecture, X, Y, batch, rate, chip=None, **emulator):
+def sgd(
+    parameters: Array, architecture: ConvolutionalArchitecture, X: Array, Y: Array, batch: int, rate: float,
+    chip: Chip | None = None, **emulator: Any,
+) -> Array:  # fmt: skip
     """W ← W − η G in one launch for the epoch. `chip` selects a layout other than that for this GPU."""
     convolutional_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
     _epoch((parameters,), architecture, X, Y, batch, rate, 0, (0.0, 0.0), 1.0, chip, emulator)
@@ -220,7 +228,10 @@ def sgd(parameters, architecture, X, Y, batch, rate, chip=None, **emulator):
 
 
 @convolutional_adam_epoch.kernel("one_kernel", device="gpu", cuda=True)
-def adam(parameters, M, V, architecture, X, Y, batch, rate, steps, beta1, beta2, epsilon, chip=None, **emulator):
+def adam(
+    parameters: Array, M: Array, V: Array, architecture: ConvolutionalArchitecture, X: Array, Y: Array, batch: int,
+    rate: float, steps: int, beta1: float, beta2: float, epsilon: float, chip: Chip | None = None, **emulator: Any,
+) -> State:  # fmt: skip
     """Adam in one launch for the epoch. `chip` selects a layout other than that for this GPU."""
     changed, betas = (parameters, M, V), (beta1, beta2)
     convolutional_adam_epoch.sizes(*changed, architecture, X, Y, batch, rate, steps, *betas, epsilon)

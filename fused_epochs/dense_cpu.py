@@ -4,19 +4,24 @@ All arrays are preallocated. A overwrites Z, so slopes are computed from A. The 
 batch scale the deltas of the outputs, which are few: all gradients are proportional to these.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fused_epochs.architecture import chain_of_dense
 from fused_epochs.dense import codes, refuse_not_known
 from fused_epochs.gradient_compiled import IDENTITY, _activate, _exp, _sigmoid, _to_delta, by_loops
-from fused_epochs.gradient_cpu import BY_ARRAYS, gradient_function
+from fused_epochs.gradient_cpu import BY_ARRAYS, Functions, gradient_function
 from nncourse.kernels import jit
 from nncourse.kernels.dense_epoch import CROSS_ENTROPIES, DenseArchitecture, dense_sgd_epoch
 
 FEW, LITTLE = 2, 3e5  # blocks of samples, and FLOPs of a batch, for which loops are faster than BLAS
 
 
-def in_whole_batches(steps, parameters, architecture, X, Y, batch, rate):
+def in_whole_batches(
+    steps: Callable[..., None], parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray,
+    batch: int, rate: float,
+) -> np.ndarray:  # fmt: skip
     """Call `steps` for all full batches, then for the smaller last one: it allocates arrays for one size of batch."""
     refuse_not_known(architecture.activations)
     whole = len(X) - len(X) % batch
@@ -27,20 +32,29 @@ def in_whole_batches(steps, parameters, architecture, X, Y, batch, rate):
 
 
 @dense_sgd_epoch.kernel("numpy", device="cpu")
-def array(parameters, architecture, X, Y, batch, rate):
+def array(
+    parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, rate: float
+) -> np.ndarray:
     """Each batch by the function of gradient_cpu.py, with array operations only."""
     return in_whole_batches(_array_steps, parameters, architecture, X, Y, batch, rate)
 
 
-def _array_steps(parameters, architecture, X, Y, batch, step):
+def _array_steps(
+    parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, step: np.float32
+) -> None:
     _steps_by(BY_ARRAYS, parameters, architecture, X, Y, batch, step)
 
 
-def _product_steps(parameters, architecture, X, Y, batch, step):
+def _product_steps(
+    parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, step: np.float32
+) -> None:
     _steps_by(by_loops(), parameters, architecture, X, Y, batch, step)
 
 
-def _steps_by(functions, parameters, architecture, X, Y, batch, step):
+def _steps_by(
+    functions: Functions, parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray,
+    batch: int, step: np.float32,
+) -> None:  # fmt: skip
     gradients = np.empty_like(parameters)
     gradient = gradient_function(parameters, gradients, chain_of_dense(architecture), batch, step, functions)
     for start in range(0, len(X), batch):
@@ -56,7 +70,9 @@ BLOCK = 5  # samples that share each weight that is read; a batch is padded with
 
 
 @dense_sgd_epoch.kernel("numba", device="cpu")
-def loops(parameters, architecture, X, Y, batch, rate):
+def loops(
+    parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, rate: float
+) -> np.ndarray:
     """Compiled once for all networks. Large products are those of BLAS, which uses the caches better."""
     small = is_small(architecture, batch)
     return in_whole_batches(_loops_steps if small else _product_steps, parameters, architecture, X, Y, batch, rate)
@@ -67,18 +83,20 @@ def is_small(architecture: DenseArchitecture, batch: int) -> bool:
     return batch <= FEW * BLOCK or architecture.flops_a_sample * batch <= LITTLE
 
 
-def _loops_steps(parameters, architecture, X, Y, batch, step):
+def _loops_steps(
+    parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, step: np.float32
+) -> None:
     compiled_steps(parameters, parameters, *described(architecture), X, Y, batch, step)
 
 
-def described(architecture: DenseArchitecture) -> tuple:
+def described(architecture: DenseArchitecture) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
     """Sizes, numbers of the activations and of those whose slopes are needed, and whether the cost is mae."""
     activations = codes(architecture.activations)
     slopes = activations[:-1] + [IDENTITY if architecture.cost in CROSS_ENTROPIES else activations[-1]]
     return np.array(architecture.sizes), np.array(activations), np.array(slopes), architecture.cost == "mae"
 
 
-def _forward(A, W, b, Z):
+def _forward(A: np.ndarray, W: np.ndarray, b: np.ndarray, Z: np.ndarray) -> None:
     """Z = A Wᵀ + b."""
     for j in range(W.shape[0]):
         for i in range(0, A.shape[0], BLOCK):
@@ -93,7 +111,7 @@ def _forward(A, W, b, Z):
             Z[i, j], Z[i + 1, j], Z[i + 2, j], Z[i + 3, j], Z[i + 4, j] = z0, z1, z2, z3, z4
 
 
-def _backward(D, W, G):
+def _backward(D: np.ndarray, W: np.ndarray, G: np.ndarray) -> None:
     """G = D W: dC/dA of the layer below."""
     G.fill(f32(0))
     for i in range(D.shape[0]):
@@ -103,7 +121,7 @@ def _backward(D, W, G):
                 G[i, k] += d * W[j, k]
 
 
-def _update(D, A, W, b):
+def _update(D: np.ndarray, A: np.ndarray, W: np.ndarray, b: np.ndarray) -> None:
     """W ← W − Dᵀ A, b ← b − Σ D."""
     for j in range(W.shape[0]):
         for i in range(0, D.shape[0], BLOCK):
@@ -114,13 +132,19 @@ def _update(D, A, W, b):
                 W[j, k] -= g
 
 
-def _steps(parameters, moved, sizes, activations, slopes, mae, X, Y, batch, step):
+def _steps(
+    parameters: np.ndarray, moved: np.ndarray, sizes: np.ndarray, activations: np.ndarray, slopes: np.ndarray,
+    mae: bool, X: np.ndarray, Y: np.ndarray, batch: int, step: f32,
+) -> None:  # fmt: skip
     """For each batch: moved ← moved − step Σ dC/dparameters. Algorithm 1, if the parameters themselves are moved."""
     rows = -(-batch // BLOCK) * BLOCK
     A = [np.zeros((rows, n), np.float32) for n in sizes]
     D = [np.zeros((rows, n), np.float32) for n in sizes]
-    W, b, at = [], [], 0
-    W_moved, b_moved = [], []
+    W: list[np.ndarray] = []
+    b: list[np.ndarray] = []
+    W_moved: list[np.ndarray] = []
+    b_moved: list[np.ndarray] = []
+    at = 0
     for layer in range(len(sizes) - 1):
         n_in, n_out = sizes[layer], sizes[layer + 1]
         end = at + n_out * n_in

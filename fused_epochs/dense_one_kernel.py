@@ -6,18 +6,20 @@ It is a kernel of dense_sgd_epoch and, for any optimizer, of network_epoch.
 import functools
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from math import ceil, prod
+from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cuda_on_cpu.text import CudaSource
-from fused_epochs.architecture import ChainArchitecture, Neurons, Rule
+from fused_epochs.architecture import ChainArchitecture, Rule, State
 from fused_epochs.dense import MATHEMATICS, codes
 from fused_epochs.network import PLAIN, network_epoch
 from fused_epochs.rules import RULES, rule_constants
 from nncourse import device as devices
 from nncourse.cuda.launch import launch
+from nncourse.device import Array
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.dense_epoch import CROSS_ENTROPIES, DenseArchitecture, dense_sgd_epoch
@@ -64,7 +66,7 @@ class Plan:
 
 
 @functools.lru_cache(maxsize=64)
-def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = PLAIN, **chosen) -> Plan:
+def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = PLAIN, **chosen: Any) -> Plan:
     """A layout that fits the chip; `chosen`: fields of it that are given. Raises DoesNotFitError if there is none."""
     above = batch * sum(n_out * n_in for n_out, n_in in architecture.shapes[1:])
     if above > MOST_ABOVE and not chosen:
@@ -101,8 +103,9 @@ def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = P
 
 
 def _layout(
-    architecture: DenseArchitecture, batch: int, blocks: int, meeting: int, stages: int, rule: Rule, chosen: dict
-) -> Plan | None:
+    architecture: DenseArchitecture, batch: int, blocks: int, meeting: int, stages: int, rule: Rule,
+    chosen: dict[str, Any],
+) -> Plan | None:  # fmt: skip
     """A layout with threads of some neurons × some inputs for layer 1. None if a block cannot have so many threads."""
     own = ceil(architecture.sizes[1] / blocks)
     quads_in_row = ceil(architecture.sizes[0] / 4)
@@ -234,7 +237,7 @@ def sharing(made: Plan, architecture: DenseArchitecture) -> list[int]:
 @functools.lru_cache(maxsize=64)
 def source(made: Plan, architecture: DenseArchitecture, batch: int, copy: int, rule: Rule = PLAIN) -> CudaSource:
     """The .cu text for this network, plan and optimizer; `copy` elements are copied at once."""
-    constants = {field.name.upper(): int(getattr(made, field.name)) for field in fields(Plan)}
+    constants: dict[str, int | str] = {field.name.upper(): int(getattr(made, field.name)) for field in fields(Plan)}
     constants |= rule_constants(rule)
     constants |= {
         "SIZES": ", ".join(map(str, architecture.sizes)),
@@ -264,18 +267,18 @@ EMULATED = Chip(99 * 1024, 4, False)  # few blocks: the emulator runs one thread
 
 
 def epoch(
-    parameters,
-    memory: dict,
+    parameters: Array,
+    memory: dict[str, Array],
     architecture: DenseArchitecture,
     rule: Rule,
-    X,
-    Y,
+    X: Array,
+    Y: Array,
     batch: int,
     rate: float,
     steps: int,
     chip: Chip | None = None,
     made: Plan | None = None,
-    **emulator,
+    **emulator: Any,
 ) -> None:
     """All steps of the epoch in one launch. `memory`: M and V, those that the rule has.
 
@@ -293,12 +296,14 @@ def epoch(
     M, V = (memory[name] if name in rule.memory else xp.zeros(1, np.float32) for name in "MV")
     arguments = [parameters, M, V, X, Y, meeting_place, len(X), rate, steps]
     needed, waits = shared_bytes(made, architecture, batch, rule), made.meeting in (GRID, CLUSTERS)
-    options = {"shared_bytes": needed, "cooperative": waits}
+    options: dict[str, Any] = {"shared_bytes": needed, "cooperative": waits}
     launch(text, "dense_epoch", (made.blocks,), (made.threads,), arguments, **options, **emulator)
 
 
 @dense_sgd_epoch.kernel("one_kernel", device="gpu", cuda=True)
-def one_kernel(parameters, architecture, X, Y, batch, rate, **options):
+def one_kernel(
+    parameters: Array, architecture: DenseArchitecture, X: Array, Y: Array, batch: int, rate: float, **options: Any
+) -> Array:
     """W ← W − η G; `options` are those of epoch()."""
     dense_sgd_epoch.sizes(parameters, architecture, X, Y, batch, rate)
     epoch(parameters, {}, architecture, PLAIN, X, Y, batch, rate, 0, **options)
@@ -306,7 +311,10 @@ def one_kernel(parameters, architecture, X, Y, batch, rate, **options):
 
 
 @network_epoch.kernel("one_kernel", device="gpu", cuda=True, otherwise="streamed")
-def network_one_kernel(parameters, M, V, architecture, rule, X, Y, batch, rate, steps, **options):
+def network_one_kernel(
+    parameters: Array, M: Array, V: Array, architecture: ChainArchitecture, rule: Rule, X: Array, Y: Array, batch: int,
+    rate: float, steps: int, **options: Any,
+) -> State:  # fmt: skip
     """Any optimizer; `options` are those of epoch(). DoesNotFitError if a layer is not dense."""
     network_epoch.sizes(parameters, M, V, architecture, rule, X, Y, batch, rate, steps)
     epoch(parameters, {"M": M, "V": V}, dense_only(architecture), rule, X, Y, batch, rate, steps, **options)
@@ -315,7 +323,6 @@ def network_one_kernel(parameters, M, V, architecture, rule, X, Y, batch, rate, 
 
 def dense_only(chain: ChainArchitecture) -> DenseArchitecture:
     """A chain of dense layers as a DenseArchitecture; DoesNotFitError for other layers."""
-    if not all(isinstance(layer, Neurons) for layer in chain.layers):
+    if chain.dense is None:
         raise DoesNotFitError(f"one_kernel wanted dense layers only, got {chain}; take the plan streamed")
-    sizes = (prod(chain.shape), *(layer.count for layer in chain.layers))
-    return DenseArchitecture(sizes, chain.activations, chain.cost)
+    return chain.dense

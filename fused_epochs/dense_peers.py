@@ -15,6 +15,7 @@ from fused_epochs.all_reduce import GPUs, Simulated
 from fused_epochs.dense import COSTS, MATHEMATICS, codes
 from nncourse import device as devices
 from nncourse.cuda.launch import launch
+from nncourse.device import Array
 from nncourse.errors import CourseError
 from nncourse.group import shard
 from nncourse.kernels.activations import ALPHA
@@ -32,7 +33,7 @@ SOURCES = {
 }
 
 
-def deltas_function(parameters, architecture: DenseArchitecture, batch: int, **emulator) -> SimpleNamespace:
+def deltas_function(parameters: Array, architecture: DenseArchitecture, batch: int, **emulator: Any) -> SimpleNamespace:
     """`to_deltas(X, Y)` launches the kernels that compute activations A and deltas D of all layers. It makes no arrays.
 
     `run` launches one kernel; `largest` is the grid of `gradients`, `table` its `layers` argument.
@@ -54,10 +55,10 @@ def deltas_function(parameters, architecture: DenseArchitecture, batch: int, **e
     side = 4 if batch * max(n_out * n_in for n_out, n_in in architecture.shapes) >= LARGE else 2
     largest = ceil(max(widths) / side), ceil((max(architecture.sizes[:-1]) + 1) / (32 * side)), len(widths)
 
-    def run(function, grid, *arguments, threads=THREADS):
+    def run(function: str, grid: tuple[int, ...], *arguments: Any, threads: int = THREADS) -> None:
         launch(SOURCES[side], function, grid, (threads,), arguments, **emulator)
 
-    def to_deltas(X, Y):
+    def to_deltas(X: Array, Y: Array) -> None:
         rows = len(X)
         below = X
         for layer, (n_out, n_in) in enumerate(architecture.shapes):

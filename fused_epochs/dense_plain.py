@@ -17,7 +17,7 @@ from cuda_on_cpu.host_compiler import shared_library
 from fused_epochs.dense import COSTS, codes
 from nncourse.errors import CourseError
 from nncourse.kernels.activations import ALPHA
-from nncourse.kernels.dense_epoch import dense_sgd_epoch
+from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch
 
 TEXT = Path(__file__).with_name("dense_plain.c")
 PLAIN, FAST = ("-O3",), ("-O3", "-march=native", "-ffast-math")
@@ -58,7 +58,9 @@ def why_not(name: str) -> str:
 
 def _register(name: str) -> None:
     @dense_sgd_epoch.kernel(name, device="cpu", missing=lambda: why_not(name))
-    def in_c(parameters, architecture, X, Y, batch, rate):
+    def in_c(
+        parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, rate: float
+    ) -> np.ndarray:
         sizes = np.array(architecture.sizes, np.intc)
         activations = np.array(codes(architecture.activations), np.intc)
         rows = [np.ascontiguousarray(array, np.float32) for array in (X, Y)]

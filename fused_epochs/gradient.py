@@ -10,15 +10,19 @@ trained by one call for each operation.
 """
 
 import functools
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from fused_epochs.architecture import ChainArchitecture, Filters, Neurons, Windows
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.dense_epoch import CROSS_ENTROPIES, activated, cost_gradient, delta_of, random_targets
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
+Layers = Sequence[int | tuple[int, ...] | list[int]]  # as numbers: see sizes_of()
 KINKED = ("step", "relu", "leaky_relu")
 UNDECIDED = 1e-5  # this close to a kink, rounding alone may put a float32 kernel on the other side of it
 
@@ -48,14 +52,16 @@ def windows(pool: int, image: tuple[int, int, int]) -> np.ndarray:
     return (c * height + y * pool + i) * width + x * pool + j
 
 
-def convolved(W, b, filters: Filters, image, a):
+def convolved(W: np.ndarray, b: np.ndarray, filters: Filters, image: tuple[int, ...], a: np.ndarray) -> np.ndarray:
     """z of one sample, flat: the sum over the connections of each output, plus the bias of its filter."""
     outputs, inputs, weights = connections(filters, image)
     count, *made = filters.shape_after(image)
     return np.bincount(outputs, W.ravel()[weights] * a[inputs], count * prod(made)) + np.repeat(b, prod(made))
 
 
-def convolution_gradients(W, filters: Filters, image, a, delta):
+def convolution_gradients(
+    W: np.ndarray, filters: Filters, image: tuple[int, ...], a: np.ndarray, delta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """dC/dW, dC/db and dC/da of one sample, from delta = dC/dz."""
     outputs, inputs, weights = connections(filters, image)
     dW = np.bincount(weights, delta[outputs] * a[inputs], W.size).reshape(W.shape)
@@ -63,22 +69,27 @@ def convolution_gradients(W, filters: Filters, image, a, delta):
     return dW, delta.reshape(filters.count, -1).sum(axis=1), G
 
 
-def forward(parameters, architecture: ChainArchitecture, x):
+def forward(
+    parameters: np.ndarray, architecture: ChainArchitecture, x: np.ndarray
+) -> tuple[list[np.ndarray], list[Any]]:
     """For one sample: what each layer is given, then the outputs; and z of each layer, None of a pool."""
-    given, z, pairs = [x.ravel()], [], iter(architecture.views(parameters))
+    z: list[Any] = []
+    given, pairs = [x.ravel()], iter(architecture.views(parameters))
     for layer, name, image in zip(architecture.layers, architecture.activations, architecture.maps, strict=False):
         if isinstance(layer, Windows):
             z.append(None)
             given.append(given[-1][windows(layer.size, image)].max(axis=1))
             continue
         W, b = next(pairs)
-        is_dense = isinstance(layer, Neurons)
-        z.append(np.array([w @ given[-1] for w in W]) + b if is_dense else convolved(W, b, layer, image, given[-1]))
+        a = given[-1]
+        z.append(np.array([w @ a for w in W]) + b if isinstance(layer, Neurons) else convolved(W, b, layer, image, a))
         given.append(activated(name, z[-1]))
     return given, z
 
 
-def gradient_of_one(parameters, architecture: ChainArchitecture, x, y):
+def gradient_of_one(
+    parameters: np.ndarray, architecture: ChainArchitecture, x: np.ndarray, y: np.ndarray
+) -> np.ndarray:
     """The gradient of one sample's cost, flat."""
     given, z = forward(parameters, architecture, x)
     gradient = np.zeros_like(parameters)
@@ -104,7 +115,7 @@ def gradient_of_one(parameters, architecture: ChainArchitecture, x, y):
     return gradient
 
 
-def gradient_of(parameters, architecture: ChainArchitecture, X, Y):
+def gradient_of(parameters: np.ndarray, architecture: ChainArchitecture, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """The mean over the batch."""
     total = np.zeros_like(parameters)
     for x, y in zip(X, Y, strict=True):
@@ -112,7 +123,7 @@ def gradient_of(parameters, architecture: ChainArchitecture, X, Y):
     return total / len(X)
 
 
-def near_a_kink(parameters, architecture: ChainArchitecture, x, y) -> bool:
+def near_a_kink(parameters: np.ndarray, architecture: ChainArchitecture, x: np.ndarray, y: np.ndarray) -> bool:
     """Whether a sample comes near a kink of an activation, of the cost or of a pool: rounding then decides."""
     given, z = forward(parameters, architecture, x)
     distances = [values for name, values in zip(architecture.activations, z, strict=True) if name in KINKED]
@@ -126,7 +137,7 @@ def near_a_kink(parameters, architecture: ChainArchitecture, x, y) -> bool:
     return any(((values != 0) & (abs(values) < UNDECIDED)).any() for values in distances)
 
 
-def random_parameters(rng, shape, sizes):
+def random_parameters(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Random parameters that keep the scale of numbers from layer to layer, so that rounding errors stay small."""
     parameters = np.empty(shape, np.float32)
     for W, b in sizes["architecture"].views(parameters):
@@ -137,9 +148,13 @@ def random_parameters(rng, shape, sizes):
 # ---- the contract
 
 
-def sizes_of(shape, layers, activation_names, cost="mse"):
+def sizes_of(shape: tuple[int, ...], layers: Layers, activation_names: str, cost: str = "mse") -> Sizes:
     """A network, and its sizes. Layers as numbers: a dense layer's neurons, a tuple for filters, a list for a pool."""
-    kinds = {int: Neurons, list: lambda numbers: Windows(*numbers), tuple: lambda numbers: Filters(*numbers)}
+    kinds: dict[type, Callable[[Any], Filters | Windows | Neurons]] = {
+        int: Neurons,
+        list: lambda numbers: Windows(*numbers),
+        tuple: lambda numbers: Filters(*numbers),
+    }
     made = tuple(kinds[type(layer)](layer) for layer in layers)
     names = iter(activation_names.split())
     activations = tuple("" if isinstance(layer, Windows) else next(names) for layer in made)
@@ -147,7 +162,7 @@ def sizes_of(shape, layers, activation_names, cost="mse"):
     return {"architecture": architecture, **architecture.contract_sizes}
 
 
-def _sizes(shape, layers, activation_names, cost="mse", batch=3):
+def _sizes(shape: tuple[int, ...], layers: Layers, activation_names: str, cost: str = "mse", batch: int = 3) -> Sizes:
     return {**sizes_of(shape, layers, activation_names, cost), "batch": batch}
 
 

@@ -5,6 +5,7 @@ Rows are cut out before the innermost loops: with an offset in an index, LLVM ma
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ f32 = np.float32
 IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX = range(len(KNOWN))
 
 
-def _exp(x):
+def _exp(x: f32) -> f32:
     """exp(x) = 2ⁿ exp(r) with |r| ≤ ln 2 / 2 and 7 terms of the series. math.exp() would prevent SIMD."""
     x = min(max(x, f32(-87)), f32(87))
     n = np.floor(x * f32(1.4426950408889634) + f32(0.5))
@@ -32,11 +33,11 @@ def _exp(x):
     return power * series
 
 
-def _sigmoid(z):
+def _sigmoid(z: f32) -> f32:
     return f32(1) / (f32(1) + _exp(-z))
 
 
-def _activate(name, Z):
+def _activate(name: int, Z: np.ndarray) -> None:
     """A = σ(Z), in place."""
     z = Z.reshape(-1)
     if name == STEP:
@@ -69,7 +70,7 @@ def _activate(name, Z):
                 Z[i, j] /= total
 
 
-def _to_delta(name, D, A):
+def _to_delta(name: int, D: np.ndarray, A: np.ndarray) -> None:
     """D = dC/dA ⊙ σ'(Z), in place."""
     d, a = D.reshape(-1), A.reshape(-1)
     if name == STEP:
@@ -96,7 +97,7 @@ def _to_delta(name, D, A):
                 D[i, j] = A[i, j] * (D[i, j] - mean)
 
 
-def _activate_rows(name, Z, b):
+def _activate_rows(name: int, Z: np.ndarray, b: np.ndarray) -> None:
     """Each row while it is in the cache: a bias, then the activation."""
     for j in range(Z.shape[0]):
         for i in range(Z.shape[1]):
@@ -104,7 +105,10 @@ def _activate_rows(name, Z, b):
         _activate(name, Z[j : j + 1])
 
 
-def _finish(name, Z, b, size, A, before, places, y_at, x_at):
+def _finish(
+    name: int, Z: np.ndarray, b: np.ndarray, size: int, A: np.ndarray, before: int, places: np.ndarray, y_at: int,
+    x_at: int,
+) -> None:  # fmt: skip
     """No processor can predict which pixel is the largest, so comparisons select one of two values."""
     channels, height, width, batch = Z.shape
     across, left = width // size, before + x_at
@@ -135,7 +139,10 @@ def _finish(name, Z, b, size, A, before, places, y_at, x_at):
             _activate(name, A[c, row, left : left + across])
 
 
-def _deltas(name, G, A, before, places, size, Z, y_at, x_at):
+def _deltas(
+    name: int, G: np.ndarray, A: np.ndarray, before: int, places: np.ndarray, size: int, Z: np.ndarray, y_at: int,
+    x_at: int,
+) -> None:  # fmt: skip
     channels, height, width, batch = Z.shape
     across, left = width // size, before + x_at
     z_rows, g_rows = Z.reshape((channels, height, width * batch)), G.reshape((channels, G.shape[1], -1))
@@ -158,7 +165,7 @@ def _deltas(name, G, A, before, places, size, Z, y_at, x_at):
                         z[s] = g[s] if at[s] == place else f32(0)
 
 
-def _see(C, stride, A, y_at, x_at):
+def _see(C: np.ndarray, stride: int, A: np.ndarray, y_at: int, x_at: int) -> None:
     """With a stride of 1 the pixels of a row lie one behind the other in both arrays."""
     channels, k, _, height, width, batch = C.shape
     rows_of_c, a_rows = C.reshape((channels, k, k, height, width * batch)), A.reshape((channels, A.shape[1], -1))
@@ -178,7 +185,7 @@ def _see(C, stride, A, y_at, x_at):
                                 to[s] = a[s]
 
 
-def _add(C, stride, G, y_at, x_at):
+def _add(C: np.ndarray, stride: int, G: np.ndarray, y_at: int, x_at: int) -> None:
     channels, k, _, height, width, batch = C.shape
     c_rows, g_rows = C.reshape((channels, k, k, height, width * batch)), G.reshape((channels, G.shape[1], -1))
     for c in range(channels):
@@ -197,15 +204,19 @@ def _add(C, stride, G, y_at, x_at):
                                 g[s] += seen[s]
 
 
-def _forth(name, Z, b, size, A, before, places, y, x, C, stride, A_below, y_below, x_below):
+def _forth(
+    name: int, Z: np.ndarray, b: np.ndarray, size: int, A: np.ndarray, before: int, places: np.ndarray, y: int, x: int,
+    C: np.ndarray, stride: int, A_below: np.ndarray, y_below: int, x_below: int,
+) -> None:  # fmt: skip
     _finish(name, Z, b, size, A, before, places, y, x)
     _see(C, stride, A_below, y_below, x_below)
 
 
 def _back(
-    total, part, further, C, stride, G_below, y_at, x_at,
-    name, G, A, before, places, size, Z, y, x, C_next, A_below, y_below, x_below,
-):  # fmt: skip
+    total: np.ndarray, part: np.ndarray, further: bool, C: np.ndarray, stride: int, G_below: np.ndarray, y_at: int,
+    x_at: int, name: int, G: np.ndarray, A: np.ndarray, before: int, places: np.ndarray, size: int, Z: np.ndarray,
+    y: int, x: int, C_next: np.ndarray, A_below: np.ndarray, y_below: int, x_below: int,
+) -> None:  # fmt: skip
     for i in range(total.shape[0]):
         for j in range(total.shape[1]):
             total[i, j] += part[i, j]
@@ -219,7 +230,7 @@ FUNCTIONS = _exp, _sigmoid, _activate, _to_delta, _activate_rows, _finish, _delt
 
 
 @functools.cache
-def compiled() -> dict[str, Callable]:
+def compiled() -> dict[str, Callable[..., Any]]:
     """The compiled functions by name."""
     return jit.all_compiled_together(*FUNCTIONS)
 
@@ -230,13 +241,13 @@ def by_loops() -> Functions:
     names = "_activate_rows", "_to_delta", "_finish", "_deltas", "_see", "_add", "_forth", "_back"
     activate_rows, delta, finish, deltas, see, add, forth, back = (compiled()[name] for name in names)
 
-    def activate(name, Z, b):
+    def activate(name: str, Z: np.ndarray, b: np.ndarray) -> None:
         if name == "softmax":
             gradient_cpu.activate(name, Z, b)
         else:
             activate_rows(KNOWN.index(name), Z, b)
 
-    def to_delta(name, D, A):
+    def to_delta(name: str, D: np.ndarray, A: np.ndarray) -> None:
         if name == "softmax":
             gradient_cpu.to_delta(name, D, A)
         elif name != "identity":

@@ -10,7 +10,7 @@ has read it. The way back makes each block again, which takes less time than to 
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any, NamedTuple, Protocol
@@ -28,6 +28,9 @@ BUFFER = 1024  # numbers; into its usual buffer NumPy copies the runs of a view 
 FEWEST, PER_PART = 16, 4e7  # samples and FLOPs of a part that is worth a thread
 LEAST = 256  # pixels of all samples in a block; products with fewer columns are slow
 LINE = 64
+Gradient = Callable[[np.ndarray, np.ndarray], None]  # of X and Y: it writes their gradient
+Prepare = Callable[[np.ndarray, np.ndarray, ChainArchitecture], Gradient]  # of parameters and gradients
+Pair = tuple[np.ndarray, np.ndarray]  # W and b, or their gradients
 MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
 
 
@@ -52,14 +55,14 @@ class Functions:
     block: how many numbers of C are in a block.
     """
 
-    activate: Callable
-    to_delta: Callable
-    finish: Callable
-    deltas: Callable
-    see: Callable
-    add: Callable
-    forth: Callable
-    back: Callable
+    activate: Callable[..., None]
+    to_delta: Callable[..., None]
+    finish: Callable[..., None]
+    deltas: Callable[..., None]
+    see: Callable[..., None]
+    add: Callable[..., None]
+    forth: Callable[..., None]
+    back: Callable[..., None]
     block: int
 
 
@@ -83,7 +86,7 @@ class Map:
         around = (shape[0], *(side + before + after for side in shape[1:]), batch)
         self.A, self.G = zeros(around), zeros(around)
 
-    def inside(self, array):
+    def inside(self, array: np.ndarray) -> np.ndarray:
         """An array like A without the zeros around."""
         return array[(slice(None), *(slice(self.before, self.before + side) for side in self.shape[1:-1]))]
 
@@ -100,19 +103,19 @@ class Stage(Protocol):
 
 class Dense:
     def __init__(
-        self, below: Map, above: Map, weights, gradients, names: tuple[str, str], functions: Functions
+        self, below: Map, above: Map, weights: Pair, gradients: Pair, names: tuple[str, str], functions: Functions
     ) -> None:
         (self.W, b), (self.dW, self.db) = weights, gradients
         self.b, self.below, self.above, self.functions = b[:, None], below, above, functions
         self.activation, self.slope = names
         self.ones = np.ones(above.shape[-1], np.float32)
 
-    def forward(self):
+    def forward(self) -> None:
         self.A_below = self.below.A.reshape(self.W.shape[1], -1)
         np.matmul(self.W, self.A_below, out=self.above.A)
         self.functions.activate(self.activation, self.above.A, self.b)
 
-    def backward(self, further):
+    def backward(self, further: bool) -> None:
         D = self.above.G
         self.functions.to_delta(self.slope, D, self.above.A)
         product = np.multiply if len(self.ones) == 1 else np.matmul  # BLAS is slow with a column times a row
@@ -132,14 +135,14 @@ class Block(NamedTuple):
 
     y: int
     x: int
-    C: Any
-    columns: Any
-    with_ones: Any
-    Z: Any
-    sums: Any
+    C: np.ndarray
+    columns: np.ndarray
+    with_ones: np.ndarray
+    Z: np.ndarray
+    sums: np.ndarray
 
 
-def blocks(image, filters: Filters, windows: tuple[int, int], size: int, numbers: int) -> Iterator[Block]:
+def blocks(image: np.ndarray, filters: Filters, windows: tuple[int, ...], size: int, numbers: int) -> Iterator[Block]:
     """The blocks, with about so many numbers of C, for an image that is padded already. They share the arrays C, Z."""
     (channels, *_, batch), count, k = image.shape, filters.count, filters.k
     weights = channels * k * k
@@ -172,8 +175,9 @@ class Convolution:
     """Filters, and the max-pool above them: windows of `size` × `size` pixels, of 1 × 1 if there is no pool."""
 
     def __init__(
-        self, below: Map, above: Map, weights, gradients, name: str, filters: Filters, size: int, functions: Functions
-    ) -> None:
+        self, below: Map, above: Map, weights: Pair, gradients: Pair, name: str, filters: Filters, size: int,
+        functions: Functions,
+    ) -> None:  # fmt: skip
         (W, self.b), (dW, self.db) = weights, gradients
         self.W, self.dW = W.reshape(len(W), -1), dW.reshape(len(W), -1)
         self.G_below, self.name, self.functions = below.G, name, functions
@@ -191,7 +195,7 @@ class Convolution:
         ]
         self.sent = [(above.G, above.A, above.before, places, size, block.Z, block.y, block.x) for block in self.blocks]
 
-    def forward(self):
+    def forward(self) -> None:
         last = len(self.blocks) - 1
         self.functions.see(*self.seen[0])
         for number, block in enumerate(self.blocks):
@@ -201,7 +205,7 @@ class Convolution:
                 self.functions.forth(self.name, self.finished[number], self.seen[number + 1])
         self.functions.finish(self.name, *self.finished[last])
 
-    def backward(self, further):
+    def backward(self, further: bool) -> None:
         functions, last = self.functions, len(self.blocks) - 1
         self.total.fill(0)
         if further:
@@ -221,7 +225,7 @@ class Convolution:
         self.db[...], self.dW[...] = self.total[0], self.total[1:].T
 
 
-def places_for(shape: tuple[int, ...], size: int):
+def places_for(shape: tuple[int, ...], size: int) -> np.ndarray:
     """An array for numbers of pixels in a window; one that nobody needs if all windows are pixels."""
     return zeros(shape if size > 1 else (1,) * len(shape), np.min_scalar_type(size * size - 1))
 
@@ -236,12 +240,12 @@ class Pool:
         self.places = places_for(above.shape, size)
         self.used = slice(None), slice(down * size), slice(across * size)
 
-    def forward(self):
+    def forward(self) -> None:
         np.copyto(self.Z, self.below.inside(self.below.A)[self.used])
         above = self.above
         self.functions.finish("identity", self.Z, self.b, self.size, above.A, above.before, self.places, 0, 0)
 
-    def backward(self, further):
+    def backward(self, further: bool) -> None:
         above = self.above
         if further:
             self.functions.deltas("identity", above.G, above.A, above.before, self.places, self.size, self.Z, 0, 0)
@@ -249,8 +253,9 @@ class Pool:
 
 
 def stages_of(
-    weights, gradients, architecture: ChainArchitecture, batch: int, functions: Functions
-) -> tuple[list[Stage], list[Map]]:
+    weights: Sequence[Pair], gradients: Sequence[Pair], architecture: ChainArchitecture, batch: int,
+    functions: Functions,
+) -> tuple[list[Stage], list[Map]]:  # fmt: skip
     """The stages for a batch of this size, and the maps between them; `weights` and `gradients` are pairs (W, b)."""
     refuse_not_known(architecture.names)
     parts = zip(weights, gradients, architecture.names, strict=True)
@@ -288,17 +293,19 @@ def _with_pools(layers: tuple[Filters | Windows | Neurons, ...]) -> list[tuple[F
     return found
 
 
-def there_and_back(stages: list[Stage], above: Map, cost: str, step: float, further: bool = False) -> Callable:
+def there_and_back(
+    stages: list[Stage], above: Map, cost: str, step: float | np.float32, further: bool = False
+) -> Callable[[np.ndarray], None]:
     """A function of Y that computes all stages' gradients, each times `step`, from A of the lowest map."""
-    mae, step = cost == "mae", np.array(step, np.float32)
+    mae, scale = cost == "mae", np.array(step, np.float32)
 
-    def gradient(Y):
+    def gradient(Y: np.ndarray) -> None:
         for stage in stages:
             stage.forward()
         G = np.subtract(above.A, Y.T, out=above.G)
         if mae:
             np.sign(G, out=G)
-        G *= step
+        G *= scale
         for number in range(len(stages) - 1, -1, -1):
             stages[number].backward(number > 0 or further)
 
@@ -306,15 +313,16 @@ def there_and_back(stages: list[Stage], above: Map, cost: str, step: float, furt
 
 
 def gradient_function(
-    parameters, gradients, architecture: ChainArchitecture, batch: int, step: float, functions: Functions
-) -> Callable:
+    parameters: np.ndarray, gradients: np.ndarray, architecture: ChainArchitecture, batch: int,
+    step: float | np.float32, functions: Functions,
+) -> Gradient:  # fmt: skip
     """A function of X and Y that writes the sums of all samples' gradients, times `step`, for batches of this size."""
     pairs = architecture.views(parameters), architecture.views(gradients)
     stages, maps = stages_of(*pairs, architecture, batch, functions)
     compute = there_and_back(stages, maps[-1], architecture.cost, step)
     inputs, is_dense = maps[0], isinstance(stages[0], Dense)
 
-    def gradient(X, Y):
+    def gradient(X: np.ndarray, Y: np.ndarray) -> None:
         samples = X.reshape(batch, -1).T
         if is_dense:
             inputs.A = samples  # a product takes a matrix that is turned as it is
@@ -330,7 +338,9 @@ def gradient_function(
     return gradient
 
 
-def mean_gradient(gradients, architecture: ChainArchitecture, make: Callable) -> Callable:
+def mean_gradient(
+    gradients: np.ndarray, architecture: ChainArchitecture, make: Callable[[np.ndarray, int, float], Gradient]
+) -> Gradient:
     """A function of X and Y, of any number of rows, that writes their mean gradient.
 
     make: make(gradients, batch, step) is the gradient_function() for that many rows. A batch whose arrays would take
@@ -339,13 +349,13 @@ def mean_gradient(gradients, architecture: ChainArchitecture, make: Callable) ->
     most = max(1, MOST_NUMBERS // (6 * sum(map(prod, architecture.maps))))
 
     @functools.cache
-    def parts_of(rows: int, step: float, alone: bool) -> list[tuple[slice, Callable, Any]]:
+    def parts_of(rows: int, step: float, alone: bool) -> list[tuple[slice, Gradient, np.ndarray]]:
         """The rows of each part, its gradient function, and the vector that this writes."""
         parts = evenly(rows, ceil(rows / parts_that_pay(architecture, rows)))
         vectors = [gradients if alone and not part.start else np.empty_like(gradients) for part in parts]
         return [(part, make(vector, _length(part), step), vector) for part, vector in zip(parts, vectors, strict=True)]
 
-    def gradient(X, Y):
+    def gradient(X: np.ndarray, Y: np.ndarray) -> None:
         together_in_memory = evenly(len(X), most)
         alone = len(together_in_memory) == 1
         total = gradients if alone else np.zeros_like(gradients)
@@ -376,20 +386,20 @@ def parts_that_pay(architecture: ChainArchitecture, rows: int) -> int:
 ZERO, HALF, ONE, SMALL = (np.array(number, np.float32) for number in (0, 0.5, 1, ALPHA))
 
 
-def sigmoid(Z, S):
+def sigmoid(Z: np.ndarray, S: np.ndarray) -> None:
     Z *= HALF
     np.tanh(Z, out=Z)
     Z *= HALF
     Z += HALF
 
 
-def softmax(Z, S):
+def softmax(Z: np.ndarray, S: np.ndarray) -> None:
     Z -= Z.max(axis=0)
     np.exp(Z, out=Z)
     Z /= Z.sum(axis=0)
 
 
-def softmax_slope(D, A, S):
+def softmax_slope(D: np.ndarray, A: np.ndarray, S: np.ndarray) -> np.ndarray:
     """Its delta is (D − Σ D ⊙ A) ⊙ A."""
     D -= np.multiply(D, A, out=S).sum(axis=0)
     return A
@@ -397,7 +407,7 @@ def softmax_slope(D, A, S):
 
 # For each activation, two functions: Z to A in place; and the slopes σ'(Z) from A, by which dC/dA is multiplied to give
 # the delta dC/dZ. S is scratch space.
-ARRAYS = {
+ARRAYS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "identity": (lambda Z, S: Z, lambda D, A, S: ONE),
     "step": (lambda Z, S: np.heaviside(Z, ZERO, out=Z), lambda D, A, S: ZERO),
     "sigmoid": (sigmoid, lambda D, A, S: np.multiply(np.subtract(ONE, A, out=S), A, out=S)),
@@ -415,17 +425,19 @@ ARRAYS = {
 }
 
 
-def activate(name, Z, b):
+def activate(name: str, Z: np.ndarray, b: np.ndarray) -> None:
     Z += b
     ARRAYS[name][0](Z, np.empty_like(Z))
 
 
-def to_delta(name, D, A):
+def to_delta(name: str, D: np.ndarray, A: np.ndarray) -> None:
     if name != "identity":
         np.multiply(D, ARRAYS[name][1](D, A, np.empty_like(D)), out=D)
 
 
-def finish(name, Z, b, size, A, before, places, y, x):
+def finish(
+    name: str, Z: np.ndarray, b: np.ndarray, size: int, A: np.ndarray, before: int, places: np.ndarray, y: int, x: int
+) -> None:
     """Pixel after pixel of all windows at once: where it is larger than those before, it takes their place."""
     largest = Z
     if size > 1:
@@ -441,7 +453,9 @@ def finish(name, Z, b, size, A, before, places, y, x):
     A[_part(largest, before + y, before + x)] = largest
 
 
-def deltas(name, G, A, before, places, size, Z, y, x):
+def deltas(
+    name: str, G: np.ndarray, A: np.ndarray, before: int, places: np.ndarray, size: int, Z: np.ndarray, y: int, x: int
+) -> None:
     windows = Z[:, ::size, ::size]
     there = _part(windows, before + y, before + x)
     D = Z if size == 1 else np.empty_like(windows, order="C")
@@ -455,22 +469,22 @@ def deltas(name, G, A, before, places, size, Z, y, x):
         np.multiply(D, chosen, out=Z[:, number // size :: size, number % size :: size])
 
 
-def _part(block, y: int, x: int) -> tuple[slice, ...]:
+def _part(block: np.ndarray, y: int, x: int) -> tuple[slice, ...]:
     """Where a block is in a map, from row y and column x on."""
     return slice(None), slice(y, y + block.shape[1]), slice(x, x + block.shape[2])
 
 
-def see(C, stride, A, y, x):
+def see(C: np.ndarray, stride: int, A: np.ndarray, y: int, x: int) -> None:
     for i, j, pixels in _pixels(C, stride, A, y, x):
         C[:, i, j] = pixels
 
 
-def add(C, stride, G, y, x):
+def add(C: np.ndarray, stride: int, G: np.ndarray, y: int, x: int) -> None:
     for i, j, pixels in _pixels(C, stride, G, y, x):
         pixels += C[:, i, j]
 
 
-def _pixels(C, stride, image, y: int, x: int) -> Iterator[tuple[int, int, Any]]:
+def _pixels(C: np.ndarray, stride: int, image: np.ndarray, y: int, x: int) -> Iterator[tuple[int, int, np.ndarray]]:
     """The pixels of an image that row i, column j of the filters meets: i, j, and the pixels."""
     _, k, _, height, width, _ = C.shape
     for i in range(k):
@@ -479,12 +493,15 @@ def _pixels(C, stride, image, y: int, x: int) -> Iterator[tuple[int, int, Any]]:
             yield i, j, image[:, rows, x + j : x + j + (width - 1) * stride + 1 : stride]
 
 
-def forth(name, finished, seen):
+def forth(name: str, finished: tuple[Any, ...], seen: tuple[Any, ...]) -> None:
     finish(name, *finished)
     see(*seen)
 
 
-def back(total, part, further, added, name, sent, seen):
+def back(
+    total: np.ndarray, part: np.ndarray, further: bool, added: tuple[Any, ...], name: str, sent: tuple[Any, ...],
+    seen: tuple[Any, ...],
+) -> None:  # fmt: skip
     total += part
     if further:
         add(*added)
@@ -498,7 +515,7 @@ BY_ARRAYS = Functions(activate, to_delta, finish, deltas, see, add, forth, back,
 # ---- the kernel
 
 
-def prepare(parameters, gradients, architecture: ChainArchitecture) -> Callable:
+def prepare(parameters: np.ndarray, gradients: np.ndarray, architecture: ChainArchitecture) -> Gradient:
     """A function of X and Y that writes their mean gradient, with NumPy."""
     return mean_gradient(
         gradients,
@@ -508,7 +525,7 @@ def prepare(parameters, gradients, architecture: ChainArchitecture) -> Callable:
 
 
 @network_gradient.kernel("numpy", device="cpu", prepare=prepare)
-def array(parameters, architecture, X, Y):
+def array(parameters: np.ndarray, architecture: ChainArchitecture, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     gradients = np.empty_like(parameters)
     prepare(parameters, gradients, architecture)(X, Y)
     return gradients

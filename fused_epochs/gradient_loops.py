@@ -5,27 +5,27 @@ pixels have no delta, which the loops of convolutional_loops.py make use of. All
 of matrices, with compiled loops in between: gradient_compiled.py.
 """
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from fused_epochs import convolutional_loops, gradient_cpu
-from fused_epochs.architecture import ChainArchitecture, ConvolutionalArchitecture
+from fused_epochs.architecture import ChainArchitecture, ConvolutionalArchitecture, State
 from fused_epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from fused_epochs.convolutional_cpu import adam_epoch, sgd_epoch
 from fused_epochs.dense_cpu import compiled_steps, described, is_small
 from fused_epochs.gradient import network_gradient
 from fused_epochs.gradient_compiled import by_loops
-from fused_epochs.gradient_cpu import mean_gradient
+from fused_epochs.gradient_cpu import Gradient, mean_gradient
 from nncourse.kernels.dense_epoch import DenseArchitecture
 
 FEW = 8  # samples, with which products are slow
 
 
-def prepare(parameters, gradients, architecture: ChainArchitecture) -> Callable:
+def prepare(parameters: np.ndarray, gradients: np.ndarray, architecture: ChainArchitecture) -> Gradient:
     """A function of X and Y that writes their mean gradient."""
 
-    def make(vector, batch: int, step: float) -> Callable:
+    def make(vector: np.ndarray, batch: int, step: float) -> Gradient:
         dense, images = architecture.dense, architecture.convolutional
         if dense and is_small(dense, batch):
             return _by_dense_loops(parameters, vector, dense, step)
@@ -36,12 +36,14 @@ def prepare(parameters, gradients, architecture: ChainArchitecture) -> Callable:
     return mean_gradient(gradients, architecture, make)
 
 
-def _by_dense_loops(parameters, gradients, architecture: DenseArchitecture, step: float) -> Callable:
-    numbers, step = described(architecture), np.float32(-step)
+def _by_dense_loops(
+    parameters: np.ndarray, gradients: np.ndarray, architecture: DenseArchitecture, step: float
+) -> Gradient:
+    numbers, minus_step = described(architecture), np.float32(-step)
 
-    def gradient(X, Y):
+    def gradient(X: np.ndarray, Y: np.ndarray) -> None:
         gradients.fill(0)
-        compiled_steps(parameters, gradients, *numbers, X.reshape(len(X), -1), Y, len(X), step)
+        compiled_steps(parameters, gradients, *numbers, X.reshape(len(X), -1), Y, len(X), minus_step)
 
     return gradient
 
@@ -52,17 +54,23 @@ def has_few_deltas(architecture: ConvolutionalArchitecture, batch: int) -> bool:
 
 
 @network_gradient.kernel("numba", device="cpu", prepare=prepare)
-def loops(parameters, architecture, X, Y):
+def loops(parameters: np.ndarray, architecture: ChainArchitecture, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     gradients = np.empty_like(parameters)
     prepare(parameters, gradients, architecture)(X, Y)
     return gradients
 
 
 @convolutional_sgd_epoch.kernel("numba", device="cpu")
-def sgd(parameters, architecture, X, Y, batch, rate):
+def sgd(
+    parameters: np.ndarray, architecture: ConvolutionalArchitecture, X: np.ndarray, Y: np.ndarray, batch: int,
+    rate: float,
+) -> np.ndarray:  # fmt: skip
     return sgd_epoch("numba", prepare, parameters, architecture, X, Y, batch, rate)
 
 
 @convolutional_adam_epoch.kernel("numba", device="cpu")
-def adam(parameters, M, V, architecture, X, Y, batch, *numbers):
+def adam(
+    parameters: np.ndarray, M: np.ndarray, V: np.ndarray, architecture: ConvolutionalArchitecture, X: np.ndarray,
+    Y: np.ndarray, batch: int, *numbers: Any,
+) -> State:  # fmt: skip
     return adam_epoch("numba", prepare, parameters, M, V, architecture, X, Y, batch, *numbers)

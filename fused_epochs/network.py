@@ -8,21 +8,24 @@ layer in turn.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from fused_epochs.architecture import Rule
+from fused_epochs.architecture import ChainArchitecture, Rule, State
 from fused_epochs.gradient import (
     BINARY,
     CROSS,
     SAME_3,
     SAME_5,
+    Layers,
     gradient_of,
     near_a_kink,
     random_parameters,
     sizes_of,
 )
 from nncourse.kernels import update
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.dense_epoch import batches, random_targets
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
@@ -30,7 +33,7 @@ from nncourse.kernels.trial import Trial
 # ---- the reference, in float64
 
 
-def moved(rule: Rule, W, G, M, V, rate, step):
+def moved(rule: Rule, W: np.ndarray, G: np.ndarray, M: np.ndarray, V: np.ndarray, rate: float, step: int) -> State:
     """Parameters and memory after step number `step`, the first being 1."""
     G = update.l2_gradient.reference(G, W, rule["l2"])
     if rule.kind == "adam":
@@ -48,7 +51,10 @@ def moved(rule: Rule, W, G, M, V, rate, step):
     return W, M, V
 
 
-def _steps(parameters, M, V, architecture, rule, X, Y, batch, rate, steps) -> Iterator[tuple]:
+def _steps(
+    parameters: np.ndarray, M: np.ndarray, V: np.ndarray, architecture: ChainArchitecture, rule: Rule, X: np.ndarray,
+    Y: np.ndarray, batch: int, rate: float, steps: int,
+) -> Iterator[State]:  # fmt: skip
     """Parameters, M and V before each step, and after the last."""
     yield parameters, M, V
     for number, rows in enumerate(batches(len(X), batch), steps + 1):
@@ -57,7 +63,7 @@ def _steps(parameters, M, V, architecture, rule, X, Y, batch, rate, steps) -> It
         yield parameters, M, V
 
 
-def _well_posed(*arguments) -> bool:
+def _well_posed(*arguments: Any) -> bool:
     """Whether no step comes near a kink of an activation, of the cost or of a pool, where rounding alone decides."""
     _, _, _, architecture, _, X, Y, batch, *_ = arguments
     return not any(
@@ -78,7 +84,10 @@ RMSPROP = Rule("rmsprop", (("beta", 0.9), ("epsilon", 1e-8), ("l2", 0.0)))
 ADAGRAD = Rule("adagrad", (("epsilon", 1e-8), ("l2", 0.0)))
 
 
-def sizes(shape, layers, activation_names, cost="mse", rule=PLAIN, n=7, batch=3, steps=0):
+def sizes(
+    shape: tuple[int, ...], layers: Layers, activation_names: str, cost: str = "mse", rule: Rule = PLAIN, n: int = 7,
+    batch: int = 3, steps: int = 0,
+) -> Sizes:  # fmt: skip
     """Sizes for check(), with layers as in sizes_of()."""
     found = sizes_of(shape, layers, activation_names, cost)
     p = found["p"]
@@ -104,7 +113,7 @@ NETWORKS = (
 )  # fmt: skip
 
 
-def _sizes_to_time(device: str):
+def _sizes_to_time(device: str) -> Sizes:
     """784-512-512-10 by Adam, with samples for an epoch of some milliseconds."""
     return sizes(
         (784,), (512, 512, 10), "relu relu softmax", CROSS, ADAM, n=12_800 if device == "gpu" else 640, batch=128

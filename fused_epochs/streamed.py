@@ -5,17 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cuda_on_cpu.text import CudaSource
 from fused_epochs import rules
-from fused_epochs.architecture import ChainArchitecture, Filters, Neurons, Rule, Windows
+from fused_epochs.architecture import ChainArchitecture, Filters, Neurons, Rule, State, Windows
 from fused_epochs.dense import MATHEMATICS, codes
 from fused_epochs.dense_one_kernel import COPIES, MEETING, Chip, this_chip
 from fused_epochs.network import network_epoch
 from nncourse import device as devices
 from nncourse.cuda.launch import launch
+from nncourse.device import Array
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.dense_epoch import CROSS_ENTROPIES
@@ -178,9 +180,9 @@ def products(architecture: ChainArchitecture, batch: int) -> list[tuple[Product,
             sizes = (batch, count, inputs), (batch, inputs, count), (count, inputs + 1, batch)
             found.append(tuple(Product(*each, batch) for each in sizes))
             continue
-        of_result, of_below = (above[1:], below[0], layer.k), (below[1:], count, layer.k)
+        of_result, of_below = ((above[1], above[2]), below[0], layer.k), ((below[1], below[2]), count, layer.k)
         if layer.stride > 1:
-            of_result = of_below = ()
+            of_result = of_below = (0, 0), 0, 0
         forward = Product(batch * pixels, count, inputs, batch, *of_result)
         deltas = Product(batch * prod(below[1:]), below[0], count * layer.k**2, batch, *of_below)
         found.append((forward, deltas, Product(count, inputs + 1, batch * pixels, batch, *of_result)))
@@ -267,14 +269,13 @@ def layout(made: Plan, architecture: ChainArchitecture, batch: int) -> Layout:
             tiles.append(f"{{{tile.high}, {tile.wide}, {tile.split}, {tile.part}, {parts}, {arrivals}}}")
             if tile.split > 1:
                 parts, arrivals = parts + tile.count * tile.split * tile.size, arrivals + tile.count
-        kind, *filters = "DENSE", 1, 1, 0
+        kind, k, stride, before = "DENSE", 1, 1, 0
         if isinstance(layer, Filters):
-            kind, *filters = "CONVOLUTION", layer.k, layer.stride, layer.before
+            kind, k, stride, before = "CONVOLUTION", layer.k, layer.stride, layer.before
         elif isinstance(layer, Windows):
-            kind, *filters = "POOL", layer.size, layer.size, 0
-        table.append(
-            _row(kind, above, *filters, architecture.activations[number], parameters_at, map_at, tiles=tiles or none)
-        )
+            kind, k, stride, before = "POOL", layer.size, layer.size, 0
+        name = architecture.activations[number]
+        table.append(_row(kind, above, k, stride, before, name, parameters_at, map_at, tiles=tiles or none))
         map_at += ceil(batch * prod(above) / 4) * 4  # an address at which four can be copied at once
         parameters_at += prod(weights) + weights[0] if weights else 0
     return Layout(", ".join(table), map_at, parts, arrivals)
@@ -320,7 +321,10 @@ EMULATED = Chip(99 * 1024, 3, False)  # few blocks: the emulator runs one thread
 
 
 @network_epoch.kernel("streamed", device="gpu", cuda=True)
-def streamed(parameters, M, V, architecture, rule, X, Y, batch, rate, steps, made: Plan | None = None, **emulator):
+def streamed(
+    parameters: Array, M: Array, V: Array, architecture: ChainArchitecture, rule: Rule, X: Array, Y: Array, batch: int,
+    rate: float, steps: int, made: Plan | None = None, **emulator: Any,
+) -> State:  # fmt: skip
     """All steps in a few launches. `made` selects another plan than that for this GPU."""
     network_epoch.sizes(parameters, M, V, architecture, rule, X, Y, batch, rate, steps)
     refuse_others(architecture)
@@ -340,7 +344,7 @@ def streamed(parameters, M, V, architecture, rule, X, Y, batch, rate, steps, mad
         arrivals = xp.zeros(1 + needed.arrivals, np.int32)
         taken = steps + start // batch
         arguments = [parameters, M, V, X[rows], Y[rows], *scratch, arrivals, rows.stop - start, taken, rate]
-        options = {"shared_bytes": made.shared_bytes, "cooperative": True}
+        options: dict[str, Any] = {"shared_bytes": made.shared_bytes, "cooperative": True}
         launch(text, "network_epoch", (made.blocks,), (THREADS,), arguments, **options, **emulator)
     return parameters, M, V
 

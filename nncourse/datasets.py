@@ -7,7 +7,7 @@ source, licence and shape of each set.
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -217,7 +217,7 @@ def _targets_from_labels(
 # ---- generated sets --------------------------------------------------------------------------------------------------
 
 
-def generate(name: str, **options) -> Dataset:
+def generate(name: str, **options: float) -> Dataset:
     """Generate the data set of this name; `options` are samples, noise and seed, as in each generator's signature."""
     refuse_unknown("a generated data set", name, GENERATORS)
     return GENERATORS[name](**options)
@@ -291,7 +291,15 @@ def _start(samples: int, noise: float, seed: int, classes: int = 2) -> tuple[np.
     return rng, rng.permutation(samples) % classes
 
 
-def _plane(name: str, x, y, labels: np.ndarray, noise: float, rng: np.random.Generator, classes: int = 2) -> Dataset:
+def _plane(
+    name: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    labels: np.ndarray,
+    noise: float,
+    rng: np.random.Generator,
+    classes: int = 2,
+) -> Dataset:
     """A data set of points (x, y) in the plane, with normal noise added."""
     X = np.column_stack([x, y]) + noise * rng.standard_normal((len(x), 2))
     Y = _targets(labels, 1 if classes == 2 else classes)
@@ -323,7 +331,9 @@ def silhouettes(
     return Dataset(SILHOUETTES, X, _targets(labels, classes), shapes.CLASSES, pixels, (1, height, width))
 
 
-GENERATORS = {maker.__name__: maker for maker in (moons, circles, spirals, blobs, xor, credit_card_standin)}
+GENERATORS: dict[str, Callable[..., Dataset]] = {
+    maker.__name__: maker for maker in (moons, circles, spirals, blobs, xor, credit_card_standin)
+}
 
 
 # ---- MNIST and Fashion-MNIST -----------------------------------------------------------------------------------------

@@ -58,12 +58,12 @@ def read_table(path: Path) -> tuple[Rows, np.ndarray]:
     faults = np.argwhere(~(np.abs(values) <= LARGEST_FLOAT32))  # `not <=` rather than `>`: true for NaN as well
     if len(faults):
         commas = ", with a decimal comma as elsewhere in the file" if comma else ""
-        advice = ""
-        if not faults[0][0] and not rows.names:
+        advice, (row, column) = "", faults[0]
+        if not row and not rows.names:
             advice = "; if this row is a header, give every column a name that is not a number"
-        elif not faults[0][0] and np.isnan(values[0]).all():
+        elif not row and np.isnan(values[0]).all():
             advice = "; if this row belongs to the header, delete it: a header has one row"
-        raise rows.error(*faults[0], f"a finite number of at most 3.4e38 (float32){commas}", advice)
+        raise rows.error(row, column, f"a finite number of at most 3.4e38 (float32){commas}", advice)
     return rows, values
 
 

@@ -124,7 +124,7 @@ def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path, advice: str
             found = hashlib.md5(content, usedforsecurity=False).hexdigest()
             if found != md5:
                 raise ValueError(f"the MD5 is {found}, not {md5}")
-            write_atomically(folder / file, lambda new, content=content: new.write_bytes(content))
+            write_atomically(folder / file, partial(Path.write_bytes, data=content))
             return folder / file
         except (OSError, HTTPException, ValueError) as error:
             failures.append(f"{mirror}: {' '.join(str(error).split())}")

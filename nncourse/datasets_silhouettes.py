@@ -39,7 +39,7 @@ def _images(
         return rng.uniform(low, high, (n, 1)).astype(np.float32)
 
     half = drawn_from(0.28, 0.36) * min(width, 1.35 * height)  # of the body's length, in pixels
-    turn, side = drawn_from(-0.5, 0.5), rng.choice(np.float32([-1, 1]), (n, 1))
+    turn, side = drawn_from(-0.5, 0.5), rng.choice(np.array([-1, 1], np.float32), (n, 1))
     left, up = drawn_from(-0.08, 0.08) * width, drawn_from(-0.1, 0.1) * height
     across, down = side * (x - left) / half - np.float32(0.22), (y - up) / half  # room for the tail
     along = np.cos(turn) * across + np.sin(turn) * down

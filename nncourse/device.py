@@ -11,6 +11,7 @@ import re
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -48,17 +49,17 @@ def gpu_count() -> int:
     return cupy.cuda.runtime.getDeviceCount()
 
 
-def on_gpu(array) -> bool:
+def on_gpu(array: Array) -> bool:
     """Whether `array` is a CuPy array. Tests an attribute, so that CuPy need not be imported."""
     return hasattr(array, "__cuda_array_interface__")
 
 
-def address(array) -> int:
+def address(array: Array) -> int:
     """Where the numbers of an array of NumPy or CuPy begin in memory."""
     return array.data.ptr if on_gpu(array) else array.ctypes.data
 
 
-def array_module(array) -> ModuleType:
+def array_module(array: Array) -> ModuleType:
     """The module that made `array`: numpy or cupy."""
     if not on_gpu(array):
         return np
@@ -67,7 +68,7 @@ def array_module(array) -> ModuleType:
     return cupy
 
 
-def to_device(array, device: str):
+def to_device(array: Array, device: str) -> Array:
     """`array` on "cpu" (NumPy) or "gpu" (CuPy); copied only if it is on the other device."""
     if device == "cpu":
         return array.get() if on_gpu(array) else np.asarray(array)
@@ -134,9 +135,11 @@ def limits(device: str = "cpu") -> dict[str, float]:
     "copy": bytes per second (read plus written) while one large float32 array is copied to another.
     "matrix": FLOP per second of the library's float32 matrix product, with TF32 off.
     """
-    xp = np
+    xp: Any = np
     if device == "gpu":
-        import cupy as xp
+        import cupy
+
+        xp = cupy
     length, side = (1 << 28, 8192) if device == "gpu" else (1 << 24, 1024)
     source, target = xp.ones(length, np.float32), xp.empty(length, np.float32)
     rows = xp.asarray(np.random.default_rng(0).standard_normal((side, side), dtype=np.float32))
@@ -147,11 +150,11 @@ def limits(device: str = "cpu") -> dict[str, float]:
 
 
 def seconds(
-    work,
+    work: Callable[[], Any],
     device: str = "cpu",
     enough: float = 0.05,
     repeats: int = 7,
-    pick=statistics.median,
+    pick: Callable[[list[float]], float] = statistics.median,
     slow: float = math.inf,
 ) -> float:
     """Time of one call of `work()`, in seconds: `pick` of the repeats, by default their median.
@@ -175,7 +178,9 @@ def seconds(
         return min(alone, repeated()) if process - own > SHARED * own else alone
 
 
-def _repeated(work, device: str, enough: float, repeats: int, pick) -> float:
+def _repeated(
+    work: Callable[[], Any], device: str, enough: float, repeats: int, pick: Callable[[list[float]], float]
+) -> float:
     """seconds() after the warm-up, with the current number of threads."""
     calls = 1
     while (took := elapsed(work, calls, device)) < enough / repeats and calls < 1 << 20:
@@ -184,7 +189,7 @@ def _repeated(work, device: str, enough: float, repeats: int, pick) -> float:
     return pick([took / calls] + [elapsed(work, calls, device) / calls for _ in range(repeats - 1)])
 
 
-def elapsed(work, calls: int, device: str) -> float:
+def elapsed(work: Callable[[], Any], calls: int, device: str) -> float:
     """Total time of `calls` calls of work(), in seconds."""
     if device == "cpu":
         start = time.perf_counter()

@@ -11,7 +11,7 @@ from nncourse import device
 
 
 @functools.cache
-def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
+def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False) -> Any:
     """The kernel as a cupy.RawKernel, compiled immediately so that errors are raised here.
 
     Blocks of a `cooperative` kernel may wait for each other: it can be launched only if all fit on the GPU at once.
@@ -30,7 +30,7 @@ def gpu_kernel(source: CudaSource, function: str, cooperative: bool = False):
 
 
 @functools.cache
-def gpu_constant(source: CudaSource, name: str, gpu: int, cooperative: bool = False):
+def gpu_constant(source: CudaSource, name: str, gpu: int, cooperative: bool = False) -> Any:
     """The cupy.cuda.MemoryPointer to the __constant__ array that gpu_kernel's kernels of this text read on that GPU."""
     import cupy
 

@@ -26,11 +26,11 @@ def launch(
     function: str,
     grid: Sequence[int],
     block: Sequence[int],
-    arguments: Sequence,
+    arguments: Sequence[Any],
     shared_bytes: int = 0,
     cooperative: bool = False,
     constants: Mapping[str, str] | None = None,
-    **emulator_options,
+    **emulator_options: Any,
 ) -> None:
     """Launch the kernel `function` of a .cu text on `grid` blocks of `block` threads each.
 
@@ -66,7 +66,7 @@ def launch(
 
 
 def prepared(
-    source: CudaSource, function: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence
+    source: CudaSource, function: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]
 ) -> Callable[[], None]:
     """A function that repeats this launch on the current GPU, without checking again. It keeps the arrays.
 
@@ -87,7 +87,7 @@ def _compiler() -> ModuleType:
     return compile
 
 
-def _arrays(passed: list, declared: tuple[Parameter, ...]) -> dict[str, Any]:
+def _arrays(passed: list[Any], declared: tuple[Parameter, ...]) -> dict[str, Any]:
     """The arrays among the arguments, by name."""
     return {parameter.name: value for value, parameter in zip(passed, declared, strict=True) if parameter.pointer}
 
@@ -105,7 +105,7 @@ def _filled(constants: Mapping[str, str], arrays: dict[str, Any], source: CudaSo
 
 def _all_on_gpu(arrays: dict[str, Any], where: str) -> bool:
     """True if all arrays are CuPy arrays on the current GPU, False if all are NumPy arrays, else CourseError."""
-    places = {name: _device_of(type(array)) for name, array in arrays.items()}
+    places = {name: _device_of(array.__class__) for name, array in arrays.items()}
     if "gpu" not in places.values():
         return False
     if "cpu" in places.values():

@@ -77,7 +77,7 @@ class Launch:
         (self.node,) = nodes  # what the next launch will wait for
         (self.described,) = _done(driver.cuGraphKernelNodeGetParams(self.node))
         # A kernel is described by the addresses of its arguments. Those of the numbers that change become our own.
-        addresses = ctypes.c_void_p * len(dtypes)
+        addresses = ctypes.c_size_t * len(dtypes)
         self._addresses = addresses(*addresses.from_address(int(self.described.kernelParams)))
         self._numbers = {place: np.zeros((), dtype) for place, dtype in enumerate(dtypes) if dtype is not None}
         for place, number in self._numbers.items():

@@ -64,7 +64,7 @@ class DenseArchitecture:
         return f"{'-'.join(map(str, self.sizes))} {' '.join(self.activations)} {self.cost}"
 
 
-def views(parameters: Array, shapes: Iterable[tuple[int, int]]) -> list[tuple[Array, Array]]:
+def views(parameters: Array, shapes: Iterable[tuple[int, ...]]) -> list[tuple[Array, Array]]:
     """(W, b) for each of these shapes of W, in a vector in which every W is followed by its b."""
     pairs, at = [], 0
     for shape in shapes:

@@ -31,7 +31,7 @@ def options() -> dict[str, Any]:
     return {"error_model": "numpy", "fastmath": ["reassoc", "contract", "nsz", "arcp"], "nogil": True}
 
 
-def jit(function: Callable) -> Callable:
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` compiled by Numba, with options()."""
     import numba
 
@@ -45,7 +45,7 @@ def jit(function: Callable) -> Callable:
     return compiled
 
 
-def _named_after(made_of: str, function: Callable) -> Callable:
+def _named_after(made_of: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A copy of the function with a unique name.
 
     Numba finds the constants of a compiled function by its name and a number that is unique within one process only.
@@ -57,24 +57,24 @@ def _named_after(made_of: str, function: Callable) -> Callable:
     return copy
 
 
-def compiled_together(*functions: Callable) -> Callable:
+def compiled_together(*functions: Callable[..., Any]) -> Callable[..., Any]:
     """The last function, compiled. It may call those before it: see all_compiled_together()."""
     return all_compiled_together(*functions)[functions[-1].__name__]
 
 
-def all_compiled_together(*functions: Callable) -> dict[str, Callable]:
+def all_compiled_together(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     """The compiled functions by name. Each may call those before it, and uses the globals of its own file."""
-    compiled: dict[str, Callable] = {}
+    compiled: dict[str, Callable[..., Any]] = {}
     for function in functions:
         compiled[function.__name__] = jit(FunctionType(function.__code__, function.__globals__ | compiled))
     return compiled
 
 
-def at_first_call(build: Callable[[], Callable]) -> Callable:
+def at_first_call(build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
     """A function that calls build() once, at its first call, and passes every call to the result of build()."""
     built = functools.cache(build)
 
-    def call(*arguments):
+    def call(*arguments: Any) -> Any:
         return built()(*arguments)
 
     return call
@@ -119,7 +119,7 @@ class Kept:
         return cache_folder("nncourse/compiled") / hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
-def made_from(function: Callable, known: tuple[Callable, ...] = ()) -> str:
+def made_from(function: Callable[..., Any], known: tuple[Callable[..., Any], ...] = ()) -> str:
     """All that a function's compiled code depends on, as text: code, constants, globals, and the functions it calls.
 
     known: its callers, which are not described again.
@@ -145,7 +145,7 @@ def _code(code: CodeType) -> str:
     return repr((code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants))
 
 
-def _value(value: Any, known: tuple[Callable, ...]) -> str:
+def _value(value: Any, known: tuple[Callable[..., Any], ...]) -> str:
     if isinstance(value, FunctionType) or hasattr(value, "py_func"):
         return made_from(value, known)
     if isinstance(value, ModuleType):

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -84,7 +84,7 @@ def train_asynchronously(
     backend: Calls,
     group: Listening,
     timeline: Timeline | None = None,
-    **settings: float,
+    **settings: Any,
 ) -> Arrivals | None:
     """Train `network` in place, by workers that push gradients to servers and fetch parameters without waiting.
 
@@ -162,7 +162,8 @@ def work(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> No
 def serve(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> tuple[Arrivals, list[Array]]:
     """Apply gradients until training is over. Also returns the server's part after each epoch and at the end."""
     part, rows = task.network.flat_parameters[task.cuts[group.rank]], len(task.X)
-    seen, after_epochs, start = Arrivals(), [], timeline.clock()
+    after_epochs: list[Array] = []
+    seen, start = Arrivals(), timeline.clock()
     here, version, trained = set(range(plan.servers, group.size)), 0, 0
     message = np.empty_like(part, shape=part.size + HEAD)
     while here:

@@ -16,6 +16,7 @@ two CPU backends of different speed stand in: "numpy" for the GPU, "numba" for t
 import statistics
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -74,9 +75,9 @@ def measured_shares(
     for _ in range(3):
         own = shard(batch_size, group.rank, group.size, shares)
         rows = slice(0, max(1, own.stop - own.start))
-        batch = [backend.to_device(array[rows]) for array in (X, Y)]
+        step = partial(training_step, there, backend.to_device(X[rows]), backend.to_device(Y[rows]), 1e-6, backend)
         group.barrier()
-        seconds = devices.seconds(lambda batch=batch: training_step(there, *batch, 1e-6, backend), backend.device)
+        seconds = devices.seconds(step, backend.device)
         speeds = of_all((rows.stop - rows.start) / seconds, group)
         shares = [speed / sum(speeds) for speed in speeds]
     return shares

@@ -2,12 +2,16 @@
 
 import numpy as np
 
+from nncourse.device import Array
+from nncourse.group import Group
 
-def in_a_ring(group, vector):
+
+def in_a_ring(group: Group, vector: Array) -> None:
     size, rank = group.size, group.rank
     chunks = np.array_split(vector, size)  # views: changing a chunk changes the vector
 
-    def pass_on(out, into):  # to the right, from the left; if all sent first, all might wait for ever
+    def pass_on(out: np.ndarray, into: np.ndarray) -> None:
+        # to the right, from the left; if all sent first, all might wait for ever
         if rank % 2 == 0:
             group.send(out, (rank + 1) % size)
         group.receive(into, (rank - 1) % size)

@@ -155,7 +155,7 @@ while time.monotonic() < end:
 
 
 @contextmanager
-def neighbour() -> Iterator[subprocess.Popen]:
+def neighbour() -> Iterator[subprocess.Popen[bytes]]:
     """Another program that keeps one core of this machine busy during the block, for at most a minute.
 
     >>> with neighbour() as other:

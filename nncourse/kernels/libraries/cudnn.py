@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from nncourse.device import describe, elapsed
+from nncourse.device import Array, describe, elapsed
 from nncourse.errors import CourseError
 from nncourse.kernels import convolution, convolution_backpropagation
 from nncourse.kernels.libraries.cudnn_plans import file_for, kept_or_chosen
@@ -325,10 +325,11 @@ def _padded(A: Any, windows: Windows, before: int) -> Any:
 
 
 @convolution.convolution_forward.kernel("cudnn", device="gpu", missing=missing, optional=("b",))
-def forward(A, W, b, stride, before, after):
+def forward(A: Array, W: Array, b: Array | None, stride: int, before: int, after: int) -> Array:
     import cupy
 
-    plan, windows = _ready("forward", Windows(*A.shape, W.shape[0], W.shape[3], stride, before, after))
+    n, c_in, h_in, w_in = A.shape
+    plan, windows = _ready("forward", Windows(n, c_in, h_in, w_in, W.shape[0], W.shape[3], stride, before, after))
     Z = cupy.empty(windows.deltas, np.float32)
     plan(_padded(A, windows, before), W, Z)
     if b is not None:  # another pass over memory
@@ -337,10 +338,11 @@ def forward(A, W, b, stride, before, after):
 
 
 @convolution_backpropagation.convolution_weight_gradient.kernel("cudnn", device="gpu", missing=missing)
-def weight_gradient(D, A, k, stride, before, after):
+def weight_gradient(D: Array, A: Array, k: int, stride: int, before: int, after: int) -> Array:
     import cupy
 
-    plan, windows = _ready("weight_gradient", Windows(*A.shape, D.shape[1], k, stride, before, after))
+    n, c_in, h_in, w_in = A.shape
+    plan, windows = _ready("weight_gradient", Windows(n, c_in, h_in, w_in, D.shape[1], k, stride, before, after))
     dW = cupy.empty(windows.filters, np.float32)
     plan(D, _padded(A, windows, before), dW)
     dW /= len(D)
@@ -348,7 +350,7 @@ def weight_gradient(D, A, k, stride, before, after):
 
 
 @convolution_backpropagation.convolution_input_gradient.kernel("cudnn", device="gpu", missing=missing)
-def input_gradient(D, W, h_in, w_in, stride, before, after):
+def input_gradient(D: Array, W: Array, h_in: int, w_in: int, stride: int, before: int, after: int) -> Array:
     import cupy
 
     sizes = Windows(len(D), W.shape[1], h_in, w_in, len(W), W.shape[3], stride, before, after)

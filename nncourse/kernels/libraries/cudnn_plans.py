@@ -8,13 +8,22 @@ import contextlib
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
 from nncourse.errors import CourseError, read_text, write_atomically
 
 MOST_BYTES = 4096  # of a name
-AnyPlan = TypeVar("AnyPlan")
+
+
+class Named(Protocol):
+    """A plan, whose name is stored."""
+
+    @property
+    def name(self) -> str: ...
+
+
+AnyPlan = TypeVar("AnyPlan", bound=Named)
 
 
 def file_for(*made_of: Any) -> Path | None:

@@ -77,7 +77,7 @@ def _guard(program: Sequence[str], place: LauncherEnvironment, patience: float) 
     status, text = (ENDED, problem) if problem else _how_it_ended(process, heart, errors)
     if status == 0:
         return 0
-    told_together = bool(channel) and channel.report(status, text)
+    told_together = channel is not None and channel.report(status, text)
     if text and not told_together:
         time.sleep(0 if problem or process.returncode < 0 else min(place.rank, 4))  # lets the launcher end this first
         if ended:
@@ -214,7 +214,7 @@ def unlink_shared_memory(process: int | None = None) -> None:
                     os.unlink(file.path)
 
 
-def _end(process: subprocess.Popen, status: int) -> int:
+def _end(process: subprocess.Popen[bytes], status: int) -> int:
     if process.poll() is None:
         unlink_shared_memory(process.pid)  # it may end before it does so itself
     process.kill()
@@ -222,7 +222,7 @@ def _end(process: subprocess.Popen, status: int) -> int:
     return status
 
 
-def _how_it_ended(process: subprocess.Popen, heart: Heartbeat, errors: BinaryIO | None) -> tuple[int, str]:
+def _how_it_ended(process: subprocess.Popen[bytes], heart: Heartbeat, errors: BinaryIO | None) -> tuple[int, str]:
     """The status for this guard and a text for the user."""
     words = heart.read_last_words()
     if words:

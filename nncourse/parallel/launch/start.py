@@ -138,10 +138,17 @@ def _start(program: Sequence[str], processes: int) -> int:
         )
         guards = Guards(listening, processes)
         stack.callback(_end, started, guards)
-        return _wait(started, guards, interrupted, ended, said)
+        return _wait(started, command[0], guards, interrupted, ended, said)
 
 
-def _wait(mpiexec: subprocess.Popen, guards: "Guards", interrupted: list[int], ended: list[int], said: BinaryIO) -> int:
+def _wait(
+    mpiexec: subprocess.Popen[bytes],
+    name: str,
+    guards: "Guards",
+    interrupted: list[int],
+    ended: list[int],
+    said: BinaryIO,
+) -> int:
     """Wait until all end or the first fails. Reports a failure in one line and returns the exit status."""
     last = 0.0  # when to stop waiting, after Ctrl-C
     while mpiexec.poll() is None and not (ended or guards.reports):
@@ -168,11 +175,11 @@ def _wait(mpiexec: subprocess.Popen, guards: "Guards", interrupted: list[int], e
         return _tell(f"rank {ranks}: the process that looked after it has ended; was it killed?", 1)
     if mpiexec.returncode:
         status = mpiexec.returncode
-        return _tell(f"{mpiexec.args[0]} ended with status {status}: {guard.last_line(said)}", 1)
+        return _tell(f"{name} ended with status {status}: {guard.last_line(said)}", 1)
     return 0
 
 
-def _end(mpiexec: subprocess.Popen, guards: "Guards") -> None:
+def _end(mpiexec: subprocess.Popen[bytes], guards: "Guards") -> None:
     """End all guards, which first end their processes."""
     guards.end()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -227,7 +234,8 @@ class Guards:
     def _hear(self, ready: object) -> int | None:
         """Handle what has come. The rank, if its guard has ended."""
         if not isinstance(ready, Connection):
-            return self._welcome()
+            self._welcome()
+            return None
         try:
             message = json.loads(ready.recv_bytes())
         except (EOFError, OSError):

@@ -76,7 +76,7 @@ def run_python(program: Sequence[str], processes: int, limit: float) -> tuple[in
         return ended, said.read().decode(errors="replace")
 
 
-def _end(process: subprocess.Popen) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """Terminate mpiexec before killing it: its members may be in other sessions, and only then does it end them."""
     if process.poll() is None:
         process.terminate()
