@@ -317,7 +317,7 @@ def sums() -> dict[str, float]:
     found = {"numpy": devices.seconds(lambda: operation["numpy"](A, Y))}
     for name in ("cupy", "shuffle", "tree", "atomic"):
         kernel = operation[name]
-        found[name] = devices.seconds(lambda kernel=kernel: kernel(*there), "gpu")
+        found[name] = devices.seconds(functools.partial(kernel, *there), "gpu")
     half_squares = cupy.ReductionKernel(*HALF_SQUARES)
     return found | {"ReductionKernel": devices.seconds(lambda: half_squares(*there), "gpu")}
 
@@ -338,7 +338,7 @@ def weight_gradients() -> list[dict[str, Any]]:
     for samples in (8, 1024):
         D, A = (devices.to_device(rng.standard_normal((samples, SIDE), dtype=np.float32), "gpu") for _ in range(2))
         for kernel in (swapped(), operation["naive"], operation["tiled"], operation["cupy"]):
-            seconds = devices.seconds(lambda kernel=kernel, D=D, A=A: kernel(D, A), "gpu")
+            seconds = devices.seconds(functools.partial(kernel, D, A), "gpu")
             found.append({"samples": samples, "kernel": kernel.name, "seconds": seconds})
     return found
 
@@ -350,7 +350,7 @@ def counting() -> list[dict[str, Any]]:
         pair = rng.integers(0, classes, (2, COUNTED), dtype=np.int32)
         pair[:, rng.random(COUNTED) < common] = 0
         there = [devices.to_device(row, "gpu") for row in pair]
-        seconds = devices.seconds(lambda n=classes, there=there: atomic(*there, n), "gpu")
+        seconds = devices.seconds(functools.partial(atomic, *there, classes), "gpu")
         found.append({"classes": classes, "common": common, "seconds": seconds})
     return found
 
