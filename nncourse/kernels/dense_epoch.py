@@ -129,7 +129,7 @@ def _sizes(sizes, activation_names, cost="mse", n=7, batch=3):
     return {"architecture": architecture, **architecture.contract_sizes, "n": n, "batch": batch}
 
 
-def random_targets(rng, shape, sizes=None):
+def random_targets(rng: np.random.Generator, shape: tuple[int, ...], sizes: Any = None) -> np.ndarray:
     """Random targets (n, n_out): a single 1 in each row; 0 or 1 for a single output."""
     n, n_out = shape
     if n_out == 1:
