@@ -5,6 +5,7 @@ brings the cell magic %%cuda.
 """
 
 from pathlib import Path
+from typing import Any
 
 import lazy_loader
 
@@ -19,7 +20,7 @@ from nncourse import threads  # noqa: E402
 threads.begin_with_one()  # here, and in the processes of answers, of workers, of groups
 
 
-def load_ipython_extension(shell) -> None:
+def load_ipython_extension(shell: Any) -> None:
     """Register the cell magic `%%cuda OPERATION KERNEL [options]`, as `%load_ext nnclassroom` does."""
 
     def cell(line: str, body: str) -> None:

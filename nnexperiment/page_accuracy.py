@@ -24,11 +24,9 @@ def accuracies(own: Experiment) -> str:
     curves = numbers.curves_of(own.results)
     figure, (left, right) = figure_with_axes(2)
     plot_curves(left, curves)
-    labels, means = [row.label for row in reached], [row.accuracy[1] for row in reached if row.accuracy]
-    spreads = [
-        [row.accuracy[1] - row.accuracy[0] for row in reached],
-        [row.accuracy[2] - row.accuracy[1] for row in reached],
-    ]
+    labels, three = [row.label for row in reached], [row.accuracy for row in reached if row.accuracy]
+    means = [mean for _, mean, _ in three]
+    spreads = [[mean - least for least, mean, _ in three], [most - mean for _, mean, most in three]]
     right.bar(labels, means, yerr=spreads, capsize=4, width=0.6)
     right.set(ylabel="accuracy, test", ylim=(0, 1))
     right.tick_params("x", rotation=20)
@@ -90,7 +88,7 @@ def _size(each: Experiment) -> str:
                 seconds(row.loop),
                 f"{max(curve.mean):.1%}",
                 f"{curve.mean[-1]:.1%}",
-                f"{row.accuracy[1]:.1%}",
+                f"{row.accuracy[1]:.1%}" if row.accuracy else "–",
             ]
         )
         if fall := collapse_of(curve):

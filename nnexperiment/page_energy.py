@@ -34,13 +34,12 @@ def _energy(own: Experiment) -> str:
     base = numbers.base_of(rows)
     missing = dict.fromkeys(in_words(line) for result in results for line in result["not_measured"])
     notes = [f"{line[0].upper()}{line[1:]}." for line in missing]
-    measured = [row for row in rows if row.consumed]
+    measured = [(row, row.consumed) for row in rows if row.consumed]
     if not measured:
         return paragraphs(notes)
     reference = base.consumed if base else None
     lines = []
-    for row in measured:
-        found = row.consumed
+    for row, found in measured:
         ratios = ["–"] * 3
         if reference:
             pairs = [(getattr(found, name), getattr(reference, name)) for name in EDPS]
@@ -59,7 +58,7 @@ def _energy(own: Experiment) -> str:
         f"while nothing runs; all, with the devices that it leaves idle. EDP is energy times time{over}."
     )
     heads = ["", "J", "J above idle", "J of all", "EDP", "EDP above idle", "EDP of all"]
-    figures = _bars(measured, reference)
+    figures = _bars([row for row, _ in measured], reference)
     figures += "".join(_power(result) for result in results if result["run"] == 1 and result["power"]["seconds"])
     return f"{table(lines, heads)}{paragraphs([about, *notes])}{figures}"
 

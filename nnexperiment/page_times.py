@@ -125,7 +125,8 @@ def scaling(rows: Sequence[Row], base: Row) -> str:
     found = numbers.series(rows, base)
     if not found:
         return ""
-    notes, lines = [], {}
+    notes: list[str] = []
+    lines: dict[str, tuple[list[int], Sequence[float]]] = {}
     for label, some in found.items():
         p = numbers.amdahl(some, base)
         counts = [row.count for row in some]
@@ -143,7 +144,7 @@ def scaling(rows: Sequence[Row], base: Row) -> str:
     return f"<h3>Speedup</h3>{paragraphs(notes)}{figure}"
 
 
-def _speedup_figure(lines: dict[str, tuple[list[int], list[float]]]) -> Any:
+def _speedup_figure(lines: dict[str, tuple[list[int], Sequence[float]]]) -> Any:
     figure, axes = figure_with_axes()
     counts = sorted({count for line, _ in lines.values() for count in line})
     axes.plot(counts, counts, color="0.6", label="ideal")

@@ -16,7 +16,8 @@ def unlike(each: Experiment) -> str:
     for row in rows:
         own = " + ".join(f"{share:.1%}" for share in shares[row.label] or [1.0])
         speedup = f"{base.loop / row.loop:.3g}" if base else "–"
-        lines.append([row.label, own, seconds(row.loop), speedup, f"{row.accuracy[1]:.1%}"])
+        reached = f"{row.accuracy[1]:.1%}" if row.accuracy else "–"
+        lines.append([row.label, own, seconds(row.loop), speedup, reached])
     curves = numbers.curves_of(each.results)
     figure = curves_and_times(curves, rows)
     text = f"Accuracy by epoch and time of training. {curves_in_words(curves)}"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -252,7 +253,7 @@ def make_backend(kind: str) -> Calls:
     """NumPy on the CPU; on a GPU the convolutions by cuDNN, or by CuPy without it."""
     if kind == "cpu":
         return choose("numpy")
-    library = {}
+    library: dict[str, Any] = {}
     for name, operation in operations().items():
         if name.startswith("convolution"):
             ours = operation.kernels.get("cudnn")

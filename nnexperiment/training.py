@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Training:
 
     plan: Plan
     job: Job
-    network: Network
+    network: Any  # a Network, or what answers as one does
     optimizer: Optimizer
     X: Array | HostSamples
     Y: Array

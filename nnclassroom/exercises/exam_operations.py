@@ -146,7 +146,7 @@ def _refuse_options(entry: Mapping[str, Any], name: str) -> None:
     def is_table(value: Any) -> bool:
         return isinstance(value, dict) and all(map(is_number, value.values()))
 
-    right = {
+    right: dict[str, Callable[[Any], bool]] = {
         "equation": lambda value: isinstance(value, str),
         "output": lambda value: isinstance(value, str),
         "tolerance": lambda value: is_number(value) and value > 0,

@@ -34,9 +34,10 @@ def exercises() -> tuple[Exercise, ...]:
     """All exercises of hints.toml, in the order of the notebooks."""
     text = (Path(__file__).parent / "hints.toml").read_text("utf-8")
     return tuple(
-        Exercise(notebook, *key.split("."), hint)
+        Exercise(notebook, operation, kernel, hint)
         for notebook, hints in tomllib.loads(text).items()
         for key, hint in hints.items()
+        for operation, kernel in [key.split(".")]
     )
 
 

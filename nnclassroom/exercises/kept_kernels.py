@@ -13,8 +13,10 @@ import functools
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +64,7 @@ def check(
     operation_name: str,
     name: str,
     text: str | None,
-    launch: dict | None = None,
+    launch: dict[str, Any] | None = None,
     seed: int | None = None,
     sandbox: tuple[str, ...] = (),
     seconds: float = TIME_LIMIT,
@@ -88,7 +90,7 @@ def check(
             return answer.check_text(operation, name, text, seconds, seed, sandbox)
         from nnclassroom.judge import cuda_answer  # and the emulator with it
 
-        return cuda_answer.check_cuda(operation, build(operation, name, text, launch), seed, sandbox)
+        return cuda_answer.check_cuda(operation, _cuda_kernel(operation, name, text, launch), seed, sandbox)
     except CourseError as error:
         return refused(operation, name, launch, error)
 
@@ -102,13 +104,13 @@ def _found(name: str, definitions: str) -> Operation:
     return exam_operations.find(name, definitions)
 
 
-def refused(operation: Operation, name: str, launch: dict | None, error: CourseError) -> Verdict:
+def refused(operation: Operation, name: str, launch: dict[str, Any] | None, error: CourseError) -> Verdict:
     """The verdict on a text of which no kernel can be made."""
     kind = "compile" if isinstance(error, CudaCompileError) else "launch" if launch else "build"
     return Verdict(operation.name, name, kind, {"said": str(error)})
 
 
-def judged(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Verdict:
+def judged(operation: Operation, name: str, text: str | None, launch: dict[str, Any] | None = None) -> Verdict:
     """The verdict of check(), called in the worker process. A crash or time-out of the worker is a verdict too."""
     limit = TIME_LIMIT_CUDA if launch else WAIT * TIME_LIMIT
     if launch and not devices.gpu_available():
@@ -123,7 +125,7 @@ def judged(operation: Operation, name: str, text: str | None, launch: dict | Non
     return verdict
 
 
-def _explained(operation: Operation, name: str, text: str | None, launch: dict, ended: Verdict) -> Verdict:
+def _explained(operation: Operation, name: str, text: str | None, launch: dict[str, Any], ended: Verdict) -> Verdict:
     """The emulator's verdict on a kernel that crashed or hung on the GPU, if it finds a fault; else `ended`."""
     if not devices.gpu_available():
         return ended
@@ -134,18 +136,19 @@ def _explained(operation: Operation, name: str, text: str | None, launch: dict, 
     return ended if emulated is None or emulated else emulated
 
 
-def _check_emulated(operation_name: str, name: str, text: str, launch: dict) -> Verdict | None:
+def _check_emulated(operation_name: str, name: str, text: str | None, launch: dict[str, Any]) -> Verdict | None:
     from nnclassroom.judge import cuda_answer
 
     operation = find(operation_name)
-    return cuda_answer.emulated(operation, build(operation, name, text, launch))
+    kernel = build(operation, name, text, launch)
+    return cuda_answer.emulated(operation, kernel) if isinstance(kernel, CudaKernel) else None
 
 
 def keep(
     operation: Operation,
     name: str,
     text: str,
-    launch: dict | None = None,
+    launch: dict[str, Any] | None = None,
     seconds: float | None = None,
     sizes: str = "",
     date: str = "",
@@ -159,7 +162,7 @@ def keep(
     """
     stamp = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     on_gpu = (launch or PYTHON_DEVICES.get(name) == "gpu") and devices.gpu_available()
-    entry = {
+    entry: dict[str, Any] = {
         "hash": hashlib.sha256(text.encode()).hexdigest(),
         "date": date or stamp,
         "machine": devices.describe("gpu" if on_gpu else "cpu"),
@@ -196,7 +199,7 @@ def note(place: Path, key: str, kind: str) -> None:
         file.write(("\n" * bool(is_cut) + line).encode(coding))
 
 
-def progress() -> dict[str, dict]:
+def progress() -> dict[str, dict[str, Any]]:
     """The record of kept kernels, by "operation.kernel". CourseError if the file is damaged."""
     path = folder() / "progress.json"
     if not os.path.lexists(path):
@@ -207,7 +210,7 @@ def progress() -> dict[str, dict]:
     return record
 
 
-def record_in(text: str) -> dict[str, dict] | None:
+def record_in(text: str) -> dict[str, dict[str, Any]] | None:
     """The record in the text of a progress.json; None if that is damaged."""
     try:
         record = json.loads(text)
@@ -216,7 +219,7 @@ def record_in(text: str) -> dict[str, dict] | None:
     return record if isinstance(record, dict) and all(map(_is_sound, record.values())) else None
 
 
-def _is_sound(entry) -> bool:
+def _is_sound(entry: Any) -> bool:
     """Whether an entry of the record has the form that keep() writes."""
     if not isinstance(entry, dict):
         return False
@@ -228,7 +231,7 @@ def _is_sound(entry) -> bool:
     return bool(numbers) and (seconds is None or (type(seconds) in (float, int) and 0 < seconds < np.inf))
 
 
-def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Kernel], dict[str, str]]:
+def fastest(operations: Mapping[str, Operation], device: str) -> tuple[dict[str, Kernel], dict[str, str]]:
     """The fastest kept kernel of `device` for each operation; and the reasons why others cannot be used."""
     kernels: dict[str, Kernel] = {}
     waiting: dict[str, str] = {}
@@ -254,7 +257,7 @@ def fastest(operations: dict[str, Operation], device: str) -> tuple[dict[str, Ke
     return kernels, {name: said for name, said in (waiting | refused).items() if name not in kernels}
 
 
-def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
+def load(operation: Operation, name: str, entry: dict[str, Any]) -> Kernel | Verdict:
     """A kept kernel if its present text is right; otherwise, or if its file is missing, the verdict."""
     launch = entry.get("launch")
     try:
@@ -264,7 +267,7 @@ def load(operation: Operation, name: str, entry: dict) -> Kernel | Verdict:
         return Verdict(operation.name, name, "build", {"said": str(error)})
 
 
-def verdict_of(operation: Operation, name: str, entry: dict) -> Verdict:
+def verdict_of(operation: Operation, name: str, entry: dict[str, Any]) -> Verdict:
     """The verdict on a kept text, judged once in each process, because the record beside it is only a claim."""
     launch = entry.get("launch")
     try:
@@ -278,12 +281,12 @@ def _verdict_now(operation_name: str, name: str, text: str, launch: str) -> Verd
     return judged(find(operation_name), name, text, json.loads(launch))
 
 
-def text_of(operation: Operation, name: str, launch: dict | None) -> str:
+def text_of(operation: Operation, name: str, launch: dict[str, Any] | None) -> str:
     """The present text of a kept kernel; CourseError if there is none."""
     return read_text(folder() / file_name(operation, name, launch), MOST_TEXT)
 
 
-def build(operation: Operation, name: str, text: str | None, launch: dict | None = None) -> Kernel:
+def build(operation: Operation, name: str, text: str | None, launch: dict[str, Any] | None = None) -> Kernel:
     r"""A kernel from its text.
 
     operation, name: what it computes, and its name. The names of Python kernels, such as numpy, are for Python.
@@ -301,28 +304,17 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
         kernel = operation[name]
         with_numpy = PYTHON_DEVICES.get(name) == "gpu" and not devices.gpu_available()
         return replace(kernel, device="cpu") if with_numpy else kernel
+    if launch:
+        return _cuda_kernel(operation, name, text, launch)
     file = file_name(operation, name, launch)
     _refuse_name(operation, name)
-    if launch:
-        if name in operation.python_devices:
-            raise CourseError(f"{file}: {name} is a Python kernel; wanted CUDA C under another name, such as naive")
-        from cuda_on_cpu.source import kernels_in  # of CUDA C alone
-
-        options = {option: tuple(value) if isinstance(value, list) else value for option, value in launch.items()}
-        source = CudaSource(text, file)
-        there = kernels_in(source)
-        entry = there[0] if len(there) == 1 else operation.name  # a single function may have any name
-        try:
-            kernel = CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
-        except TypeError:
-            raise CourseError(f"{file}: wanted a launch such as {{'block': [256]}}, got {launch}") from None
-        kernel.refuse_other_parameters()
-        return kernel
     refuse_unknown(f"for {file} a Python kernel", name, operation.python_devices)
     xp, device = np, operation.python_devices[name]
     if device == "gpu" and devices.gpu_available():
-        import cupy as xp
-    namespace: dict = {"__name__": "__main__", "xp": xp} | ({} if device == "gpu" else {"np": np})
+        import cupy
+
+        xp = cupy
+    namespace: dict[str, Any] = {"__name__": "__main__", "xp": xp} | ({} if device == "gpu" else {"np": np})
     try:
         exec(compile(text, file, "exec", LAZY_ANNOTATIONS), namespace)
     except (Exception, SystemExit) as error:  # the student's code may raise any exception
@@ -334,16 +326,37 @@ def build(operation: Operation, name: str, text: str | None, launch: dict | None
     return operation.made(name, "cpu" if xp is np else "gpu", file, function)
 
 
+def _cuda_kernel(operation: Operation, name: str, text: str, launch: dict[str, Any]) -> CudaKernel:
+    file = file_name(operation, name, launch)
+    _refuse_name(operation, name)
+    if name in operation.python_devices:
+        raise CourseError(f"{file}: {name} is a Python kernel; wanted CUDA C under another name, such as naive")
+    from cuda_on_cpu.source import kernels_in  # of CUDA C alone
+
+    options: dict[str, Any] = {
+        option: tuple(value) if isinstance(value, list) else value for option, value in launch.items()
+    }
+    source = CudaSource(text, file)
+    there = kernels_in(source)
+    entry = there[0] if len(there) == 1 else operation.name  # a single function may have any name
+    try:
+        kernel = CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
+    except TypeError:
+        raise CourseError(f"{file}: wanted a launch such as {{'block': [256]}}, got {launch}") from None
+    kernel.refuse_other_parameters()
+    return kernel
+
+
 def _refuse_name(operation: Operation, name: str) -> None:
     if not name.isidentifier():
         raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")
 
 
-def _device(name: str, entry: dict) -> str:
+def _device(name: str, entry: dict[str, Any]) -> str:
     return "gpu" if "launch" in entry else PYTHON_DEVICES.get(name, "")
 
 
-def file_name(operation: Operation, name: str, launch: dict | None) -> str:
+def file_name(operation: Operation, name: str, launch: dict[str, Any] | None) -> str:
     """The name of a kept kernel's file in folder(): CUDA C if it has a launch, else Python."""
     return f"{operation.name}.{name}.{'cu' if launch else 'py'}"
 

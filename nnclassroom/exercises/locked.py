@@ -7,15 +7,16 @@ leaves at most an empty file, which the next one uses and removes.
 import contextlib
 import errno
 import os
+import sys
 import time
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-try:
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 LOCK = ".lock"
 PATIENCE = 30.0  # seconds to wait; work under a lock takes milliseconds
@@ -66,12 +67,10 @@ def _held(path: Path) -> FileIO | None:
 
 def _lock(file: FileIO) -> None:
     """Take the file's lock; OSError at once if another process has it."""
-    if fcntl:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # on NFS, Linux makes it a lock for all hosts
-    else:
-        import msvcrt
-
+    if sys.platform == "win32":
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # on NFS, Linux makes it a lock for all hosts
 
 
 def _is_there(file: FileIO, path: Path) -> bool:

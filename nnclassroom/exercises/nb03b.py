@@ -10,6 +10,8 @@
 No network calls them, and no backend has kernels for them.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from nncourse.kernels.dense import dense_forward
@@ -30,14 +32,14 @@ add_bias = Operation(
 
 
 @add_bias.kernel("numpy", device="cpu")
-def broadcast(A, b):
+def broadcast(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     return A + b
 
 
 add_bias.cuda_kernel("naive", SOURCE, block=(32, 8))
 
 
-def _as_rows(place, A, W_t, b):
+def _as_rows(place: tuple[int, ...], A: np.ndarray, W_t: np.ndarray, b: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     n_in, n_out = W_t.shape
     yield "W_t is read here as W was: neuron j has column j of W_t, not a row", A @ W_t.reshape(n_out, n_in).T + b
 
@@ -61,14 +63,14 @@ dense_transposed = Operation(
 
 
 @dense_transposed.kernel("numpy", device="cpu")
-def of_columns(A, W_t, b):
+def of_columns(A: np.ndarray, W_t: np.ndarray, b: np.ndarray) -> np.ndarray:
     return A @ W_t + b
 
 
 dense_transposed.cuda_kernel("coalesced", SOURCE, block=(32, 8))
 
 
-def _by_places(x):
+def _by_places(x: np.ndarray) -> np.ndarray:
     """Each place gets the number as far from the end of its piece as the place is from the start."""
     place = np.arange(len(x))
     first = place - place % PIECE
@@ -93,7 +95,7 @@ turn_round = Operation(
 
 
 @turn_round.kernel("numpy", device="cpu")
-def turned(x):
+def turned(x: np.ndarray) -> np.ndarray:
     return np.concatenate([x[first : first + PIECE][::-1] for first in range(0, len(x), PIECE)])
 
 
@@ -104,7 +106,9 @@ def _of_steps(n_in: int, n_out: int) -> dict[str, int]:
     return {"n_in": STEP * n_in, "n_out": STEP * n_out}
 
 
-def _of_one_sample(place, x, W, b):
+def _of_one_sample(
+    place: tuple[int, ...], x: np.ndarray, W: np.ndarray, b: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
     n_out, n_in = W.shape
     yield "this is W x without b", W @ x
     yield f"only the last {STEP} products are in it: the sum begins anew in each step", W[:, -STEP:] @ x[-STEP:] + b
@@ -142,7 +146,7 @@ one_sample = _for_one_sample(
 
 @one_step.kernel("numpy", device="cpu")
 @one_sample.kernel("numpy", device="cpu")
-def product(x, W, b):
+def product(x: np.ndarray, W: np.ndarray, b: np.ndarray) -> np.ndarray:
     return W @ x + b
 
 
@@ -172,7 +176,7 @@ whole_tiles = Operation(
 
 
 @whole_tiles.kernel("numpy", device="cpu")
-def of_tiles(A, W, b):
+def of_tiles(A: np.ndarray, W: np.ndarray, b: np.ndarray) -> np.ndarray:
     return A @ W.T + b
 
 

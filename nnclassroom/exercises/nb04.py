@@ -28,6 +28,6 @@ descent_step = Operation(
 
 
 @descent_step.kernel("numpy", device="cpu")
-def array(W, A, Y, X, rate):
+def array(W: np.ndarray, A: np.ndarray, Y: np.ndarray, X: np.ndarray, rate: float) -> np.ndarray:
     W -= rate * (A - Y).T @ X / len(X)
     return W

@@ -7,10 +7,15 @@ stop_early     the epoch at which training ends, and the epoch whose weights are
 A student's kept algorithm_1 is part of choose(…, mine=True): training steps of suitable networks run it.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from nnclassroom.judge import network_answer  # noqa: F401  (it holds students' texts)
 from nnclassroom.judge.network_operation import NetworkOperation, lists
+from nncourse.calls import Calls
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch, random_targets
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
@@ -18,10 +23,14 @@ from nncourse.kernels.trial import Trial
 # ---- Algorithm 1
 
 
-def _after_one_step(network, layers, X, Y, rate):
+def _after_one_step(
+    network: np.ndarray, layers: DenseArchitecture, X: np.ndarray, Y: np.ndarray, rate: float
+) -> np.ndarray:
     """Sample by sample."""
     return dense_sgd_epoch.reference(network, layers, X, Y, len(X), rate)
 
+
+Function = Callable[[np.ndarray], np.ndarray]
 
 # Mistakes, and what a verdict says if the result has exactly their numbers.
 MISTAKES = {
@@ -48,7 +57,7 @@ MISTAKES = {
 }
 
 # Mistakes in the slopes of the last layer, of hidden layers or of all: what stands in place of σ'(z), and the words.
-SLOPES = {
+SLOPES: dict[str, tuple[Function, str]] = {
     "no slope": (np.ones_like, "σ'(z) is forgotten"),
     "slope at a": (lambda z: _slope(_sigmoid(z)), "σ' is taken at the activations A"),
     "σ for the slope": (lambda z: _sigmoid(z), "σ(z) stands in the place of its slope"),
@@ -62,22 +71,24 @@ PLACES = {
 MISTAKES |= {kind + where: words.format(said) for kind, (_, said) in SLOPES.items() for where, words in PLACES.items()}
 
 
-def _sigmoid(z):
+def _sigmoid(z: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-z))
 
 
-def _slope(z):
+def _slope(z: np.ndarray) -> np.ndarray:
     return _sigmoid(z) * (1 - _sigmoid(z))
 
 
-def _mistaken(mistake, network, layers, X, Y, rate):
+def _mistaken(
+    mistake: str, network: np.ndarray, layers: DenseArchitecture, X: np.ndarray, Y: np.ndarray, rate: float
+) -> np.ndarray | None:
     """One step in float64 with this mistake; None if its arrays do not fit together."""
     if mistake == "sample by sample":
         return dense_sgd_epoch.reference(network, layers, X, Y, 1, rate)
     new = network.copy()
     W, b = lists(layers, new)
     last = len(W) - 1
-    others = {"relu": lambda z: np.maximum(z, 0), "no activation": lambda z: z, "tanh": np.tanh}
+    others: dict[str, Function] = {"relu": lambda z: np.maximum(z, 0), "no activation": lambda z: z, "tanh": np.tanh}
     hidden = (others | {"tanh everywhere": np.tanh}).get(mistake, _sigmoid)
     output = np.tanh if mistake == "tanh everywhere" else _sigmoid
     output = (lambda z: z) if mistake.startswith("no activation") else output
@@ -109,7 +120,7 @@ def _mistaken(mistake, network, layers, X, Y, rate):
     return new
 
 
-def _slopes(mistake, at_the_end):
+def _slopes(mistake: str, at_the_end: bool) -> Function:
     """The function in place of σ' in the last layer or in hidden layers."""
     for kind, (function, _) in SLOPES.items():
         if mistake in (kind, kind + (" at the end" if at_the_end else " below")):
@@ -117,13 +128,21 @@ def _slopes(mistake, at_the_end):
     return _slope
 
 
-def _what_went_wrong(place, network, layers, X, Y, rate, got):
+def _what_went_wrong(
+    place: tuple[int, ...],
+    network: np.ndarray,
+    layers: DenseArchitecture,
+    X: np.ndarray,
+    Y: np.ndarray,
+    rate: float,
+    got: np.ndarray,
+) -> str:
     """The mistake with exactly these numbers; else the first wrong layer, from the end."""
-    arguments = [np.asarray(array, np.float64) for array in (network, X, Y)]
-    wanted = _after_one_step(arguments[0], layers, *arguments[1:], rate)
+    exact, X, Y = (np.asarray(array, np.float64) for array in (network, X, Y))
+    wanted = _after_one_step(exact, layers, X, Y, rate)
     for mistake, words in MISTAKES.items():
         with np.errstate(all="ignore"):
-            made = _mistaken(mistake, arguments[0], layers, *arguments[1:], rate)
+            made = _mistaken(mistake, exact, layers, X, Y, rate)
         if made is None or np.allclose(made, wanted, rtol=3e-5, atol=2e-5):
             continue
         if np.allclose(got, made, rtol=1e-5, atol=5e-6):
@@ -134,9 +153,9 @@ def _what_went_wrong(place, network, layers, X, Y, rate, got):
     if any(still) and not all(still):
         at = still.index(True)
         return f"W[{at}] and b[{at}] have not moved: the loops go over all layers, and there are len(W) of them"
-    near = {"rtol": 1e-5, "atol": 5e-6}
+    near = partial(np.allclose, rtol=1e-5, atol=5e-6)
     for layer in range(len(W) - 1, -1, -1):
-        right = np.allclose(W[layer], W_true[layer], **near), np.allclose(b[layer], b_true[layer], **near)
+        right = near(W[layer], W_true[layer]), near(b[layer], b_true[layer])
         if not all(right):
             which = " and ".join(f"{name}[{layer}]" for name, is_right in zip("Wb", right, strict=True) if not is_right)
             if layer == len(W) - 1:
@@ -145,7 +164,7 @@ def _what_went_wrong(place, network, layers, X, Y, rate, got):
     return ""
 
 
-def _network_of(*sizes: int, batch: int):
+def _network_of(*sizes: int, batch: int) -> Sizes:
     layers = DenseArchitecture(sizes, ("sigmoid",) * (len(sizes) - 1), "mse")
     return {"layers": layers, **layers.contract_sizes, "batch": batch}
 
@@ -182,7 +201,9 @@ algorithm_1 = NetworkOperation(
 
 
 @algorithm_1.kernel("loops", device="cpu")
-def layer_by_layer(W, b, X, Y, rate, k):
+def layer_by_layer(
+    W: list[np.ndarray], b: list[np.ndarray], X: np.ndarray, Y: np.ndarray, rate: float, k: Calls
+) -> None:
     A, Z = [X], []
     for layer in range(len(W)):
         Z.append(k.dense_forward(A[layer], W[layer], b[layer]))
@@ -199,12 +220,12 @@ def layer_by_layer(W, b, X, Y, rate, k):
 # ---- the search for a learning rate
 
 
-def _half_of_the_largest(rates, costs):
+def _half_of_the_largest(rates: np.ndarray, costs: np.ndarray) -> np.float64:
     falls = np.array([row[-1] < row[0] for row in np.nan_to_num(costs, nan=np.inf, posinf=np.inf)])
     return np.float64(np.sort(np.append(rates[falls], 0.0))[-1] / 2)
 
 
-def _rates(rng, shape, sizes):
+def _rates(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Rising steps by a factor of ten; sometimes in another order."""
     rates = 10.0 ** (np.arange(shape[0]) - rng.integers(0, max(1, shape[0])))
     return (rng.permutation(rates) if sizes["turn"] % 3 else rates).astype(np.float32)
@@ -219,7 +240,7 @@ OF_TURN = {  # of five: instead of these
 }
 
 
-def _first_costs(rng, shape, sizes):
+def _first_costs(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """The cost before training in the first column, then the cost after each epoch: falling, flat, rising, ∞ or NaN.
 
     "wavers" ends below its start but rises in the last epoch; "comes back" ends above its start but falls in it;
@@ -255,17 +276,17 @@ def _first_costs(rng, shape, sizes):
     return costs.astype(np.float32)
 
 
-def _shown(values, most=8, digits=3):
+def _shown(values: np.ndarray, most: int = 8, digits: int = 3) -> str:
     said = ", ".join(f"{value:.{digits}g}" for value in values[:most])
     return f"{said}, …" if len(values) > most else said
 
 
-def _digits(values):
+def _digits(values: np.ndarray) -> int:
     """How many digits tell these numbers apart."""
     return 3 if len({f"{value:.3g}" for value in values.flat}) == len(np.unique(values)) else 9
 
 
-def _of_rates(place, rates, costs):
+def _of_rates(place: tuple[int, ...], rates: np.ndarray, costs: np.ndarray) -> str:
     before, end = (_shown(costs[:, column], digits=_digits(costs[:, [0, -1]])) for column in (0, -1))
     return f"the rates are {_shown(rates)}; the costs before {before}, at the end {end}"
 
@@ -302,7 +323,7 @@ best_rate = Operation(
 
 
 @best_rate.kernel("numpy", device="cpu")
-def half_of_the_largest(rates, costs):
+def half_of_the_largest(rates: np.ndarray, costs: np.ndarray) -> np.float32:
     falls = costs[:, -1] < costs[:, 0]  # False for NaN
     return rates[falls].max(initial=0) / 2
 
@@ -310,7 +331,7 @@ def half_of_the_largest(rates, costs):
 # ---- early stopping
 
 
-def _by_running_minimum(costs, patience):
+def _by_running_minimum(costs: np.ndarray, patience: int) -> tuple[np.float64, np.float64]:
     """From the lowest cost so far at each epoch, the epoch in which it came first, and the epochs since then."""
     finite = np.where(np.isfinite(costs), costs, np.inf)
     lowest = np.minimum.accumulate(finite)
@@ -320,14 +341,14 @@ def _by_running_minimum(costs, patience):
     return np.float64(stop + 1), np.float64(best[stop])
 
 
-def _held_out_costs(rng, shape, sizes):
+def _held_out_costs(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Costs with few different values, so that there are ties; some are huge, some contain NaN and ∞.
 
     In some they differ by roundings of float32: the lowest is the lowest, however little it is below the others.
     """
     (n,), turn = shape, sizes["turn"]
     if turn % 6 == 3:
-        costs = np.linspace(1, 0.2, n)  # always falls: it never stops
+        costs: np.ndarray = np.linspace(1, 0.2, n)  # always falls: it never stops
     elif turn % 6 == 5:
         costs = np.full(n, np.nan)
     else:
@@ -366,7 +387,7 @@ stop_early = Operation(
 
 
 @stop_early.kernel("loops", device="cpu")
-def when_it_waited_too_long(costs, patience):
+def when_it_waited_too_long(costs: np.ndarray, patience: int) -> tuple[int, int]:
     best, lowest = 0, float("inf")
     for epoch, cost in enumerate(costs, start=1):
         if cost < lowest:  # False for NaN

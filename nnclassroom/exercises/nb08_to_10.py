@@ -10,13 +10,16 @@
 The first two take a GPU as an argument. check() passes a simulated one, which notices mistakes and has an exact clock.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
+from typing import Any, NoReturn
 
 import numpy as np
 
+from nncourse.device import Array
 from nncourse.errors import CourseError
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Trial
@@ -34,7 +37,7 @@ class OnGpu:
     def __init__(self, array: np.ndarray):
         self.hidden = array
 
-    def __array__(self, *_, **__):
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
         takes = "gpu.train_epoch(…) takes it whole, gpu.to_cpu(…) fetches it"
         raise CourseError(f"the CPU cannot read an array that lies on the GPU: {takes}")
 
@@ -46,7 +49,7 @@ class PretendMemory:
         self.architecture, self.epochs, self.sent, self.fetched = architecture, 0, 0, 0
         self.told: list[tuple[int, float]] = []  # batch and rate of each epoch
 
-    def to_gpu(self, array) -> OnGpu:
+    def to_gpu(self, array: np.ndarray) -> OnGpu:
         if isinstance(array, OnGpu):
             raise CourseError("to_gpu() got an array that lies on the GPU already")
         if self.epochs:
@@ -64,7 +67,7 @@ class PretendMemory:
             raise CourseError("a second array comes back: only the trained parameters do, once")
         return array.hidden.copy()
 
-    def train_epoch(self, parameters, X, Y, batch, rate) -> OnGpu:
+    def train_epoch(self, parameters: OnGpu, X: OnGpu, Y: OnGpu, batch: int, rate: float) -> OnGpu:
         for name, array in (("parameters", parameters), ("X", X), ("Y", Y)):
             if not isinstance(array, OnGpu):
                 raise CourseError(f"the GPU cannot read {name} in the memory of the CPU: gpu.to_gpu({name}) takes it")
@@ -84,12 +87,21 @@ class PretendMemory:
         return f"with a network {self.architecture}"
 
 
-def _named(value) -> str:
+def _named(value: Any) -> str:
     """A number, or the type of anything else."""
     return f"{value:g}" if isinstance(value, int | float | np.number) else type(value).__name__
 
 
-def _how_it_trained(place, gpu, parameters, X, Y, epochs, batch, rate) -> str:
+def _how_it_trained(
+    place: tuple[int, ...],
+    gpu: PretendMemory,
+    parameters: np.ndarray,
+    X: np.ndarray,
+    Y: np.ndarray,
+    epochs: int,
+    batch: int,
+    rate: float,
+) -> str:
     """The wrong number of epochs, or the wrong arguments of train_epoch(), in words."""
     if gpu.epochs and not gpu.fetched:
         return "nothing was fetched from the GPU, where the trained parameters are: gpu.to_cpu(…) does that"
@@ -99,13 +111,15 @@ def _how_it_trained(place, gpu, parameters, X, Y, epochs, batch, rate) -> str:
     return "train_epoch() was called with batch {} and rate {:g}".format(*other[0]) if other else ""
 
 
-def _after_epochs(gpu, parameters, X, Y, epochs, batch, rate):
+def _after_epochs(
+    gpu: PretendMemory, parameters: np.ndarray, X: np.ndarray, Y: np.ndarray, epochs: int, batch: int, rate: float
+) -> np.ndarray:
     for _ in range(epochs):
         parameters = dense_sgd_epoch.reference(parameters, gpu.architecture, X, Y, batch, rate)
     return parameters
 
 
-def _training(sizes: tuple[int, ...], n: int, epochs: int, batch: int) -> dict:
+def _training(sizes: tuple[int, ...], n: int, epochs: int, batch: int) -> Sizes:
     architecture = DenseArchitecture(sizes, ("sigmoid",) * (len(sizes) - 1), "mse")
     return {"architecture": architecture, **architecture.contract_sizes, "n": n, "epochs": epochs, "batch": batch}
 
@@ -120,7 +134,7 @@ train_on_gpu = Operation(
     flops=None,
     trial=Trial(
         error_scale=lambda gpu, parameters, X, Y, epochs, batch, rate: np.full(parameters.shape, 4.0 * epochs),
-        values=dense_sgd_epoch.trial.values | {"gpu": lambda rng, shape, sizes: PretendMemory(sizes["architecture"])},
+        values={**dense_sgd_epoch.trial.values, "gpu": lambda rng, shape, sizes: PretendMemory(sizes["architecture"])},
         edge_cases=(),
         advice=_how_it_trained,
         sizes_to_check=(_training((2, 3, 1), 5, 3, 2), _training((1, 1), 1, 1, 1), _training((4, 3, 2), 200, 3, 150)),
@@ -129,7 +143,9 @@ train_on_gpu = Operation(
 
 
 @train_on_gpu.kernel("loops", device="cpu")
-def train_there(gpu, parameters, X, Y, epochs, batch, rate):
+def train_there(
+    gpu: PretendMemory, parameters: Array, X: Array, Y: Array, epochs: int, batch: int, rate: float
+) -> np.ndarray:
     parameters, X, Y = gpu.to_gpu(parameters), gpu.to_gpu(X), gpu.to_gpu(Y)
     for _ in range(epochs):
         gpu.train_epoch(parameters, X, Y, batch, rate)
@@ -177,18 +193,18 @@ class PretendGpu:
         return f"with launches of {1e6 * self.launch_seconds:g} µs and kernels of {1e6 * self.kernel_seconds:g} µs"
 
 
-def _mean_time(gpu, calls):
+def _mean_time(gpu: PretendGpu, calls: int) -> np.float64:
     """Launches and kernels overlap: the slower of the two takes the time, plus one of the faster."""
     slow, fast = max(gpu.launch_seconds, gpu.kernel_seconds), min(gpu.launch_seconds, gpu.kernel_seconds)
     return np.float64((calls * slow + fast) / calls)
 
 
-def _what_was_timed(place, gpu, calls) -> str:
+def _what_was_timed(place: tuple[int, ...], gpu: PretendGpu, calls: int) -> str:
     """What is wrong with the timing, from the calls between the first and the last reading of the clock."""
     return "; and ".join(_faults_of_timing(gpu, calls)) or "what is timed is right; is it the time of one call?"
 
 
-def _faults_of_timing(gpu, calls) -> Iterator[str]:
+def _faults_of_timing(gpu: PretendGpu, calls: int) -> Iterator[str]:
     if gpu.asked.count("clock") < 2:
         yield "read the clock twice: before the first launch that counts, and when the last kernel has ended"
         return
@@ -228,7 +244,7 @@ seconds_a_call = Operation(
 
 
 @seconds_a_call.kernel("loops", device="cpu")
-def clocked(gpu, calls):
+def clocked(gpu: PretendGpu, calls: int) -> float:
     gpu.launch()  # the first one compiles
     gpu.synchronise()
     start = gpu.clock()
@@ -241,10 +257,10 @@ def clocked(gpu, calls):
 # ---- limits
 
 
-def _many(low: float, high: float):
+def _many(low: float, high: float) -> Callable[..., np.ndarray | float]:
     """A maker of positive numbers between 10**low and 10**high."""
 
-    def make(rng, shape, sizes):
+    def make(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray | float:
         numbers = 10 ** rng.uniform(low, high, shape)
         return numbers.astype(np.float32) if shape else float(numbers)
 
@@ -274,7 +290,7 @@ least_seconds = Operation(
 
 
 @least_seconds.kernel("numpy", device="cpu")
-def least_array(flops, bytes, rate, bandwidth, launch):
+def least_array(flops: np.ndarray, bytes: np.ndarray, rate: float, bandwidth: float, launch: float) -> np.ndarray:
     return np.maximum(np.maximum(flops / rate, bytes / bandwidth), launch)
 
 
@@ -296,7 +312,7 @@ H200 = Multiprocessor(warps=64, blocks=32, registers=65536, shared_bytes=228 * 1
 A4000 = Multiprocessor(warps=48, blocks=16, registers=65536, shared_bytes=100 * 1024)  # the handout's server
 
 
-def _filled(registers, shared_bytes, threads, sm):
+def _filled(registers: np.ndarray, shared_bytes: np.ndarray, threads: np.ndarray, sm: Multiprocessor) -> np.ndarray:
     """Add blocks one by one while there is room."""
     shares = []
     for r, s, t in zip(registers, shared_bytes, threads, strict=True):
@@ -308,7 +324,7 @@ def _filled(registers, shared_bytes, threads, sm):
     return np.array(shares)
 
 
-def _often_small(rng, shape, low, high):
+def _often_small(rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int) -> np.ndarray:
     """Integers, half of them in the lowest eighth, so that each of the four limits matters in some cases."""
     top = np.where(rng.random(shape) < 0.5, low + (high - low) // 8, high)
     return rng.integers(low, top, shape, dtype=np.int32)
@@ -338,7 +354,7 @@ occupancy = Operation(
 
 
 @occupancy.kernel("numpy", device="cpu")
-def filled(registers, shared_bytes, threads, sm):
+def filled(registers: np.ndarray, shared_bytes: np.ndarray, threads: np.ndarray, sm: Multiprocessor) -> np.ndarray:
     warps = -(-threads // 32)
     of_a_warp = 32 * 8 * -(-registers // 8)  # a warp gets registers in multiples of 256
     blocks = np.minimum(sm.warps // warps, sm.blocks)
@@ -353,27 +369,27 @@ def filled(registers, shared_bytes, threads, sm):
 HALO = 2  # as in nb08_to_10.cu
 
 
-def _means(x):
+def _means(x: np.ndarray) -> np.ndarray:
     return np.convolve(x, np.full(2 * HALO + 1, 1 / (2 * HALO + 1)))[HALO : HALO + len(x)]
 
 
-def _of_the_next(place, x):
+def _of_the_next(place: tuple[int, ...], x: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     yield (
         "this is the mean of x[i] … x[i + 4]: cell 0 of the tile lies HALO elements before the block's first",
         _means(np.pad(x, (0, HALO)))[HALO:],
     )
 
 
-def _windows(A, k):
+def _windows(A: np.ndarray, k: int) -> np.ndarray:
     """The windows (y, x, c, i, j) of an image (c_in, h_in, w_in)."""
     return np.lib.stride_tricks.sliding_window_view(A, (k, k), (1, 2)).transpose(1, 2, 0, 3, 4)
 
 
-def _columns(windows):
+def _columns(windows: np.ndarray) -> np.ndarray:
     return windows.reshape(-1, np.prod(windows.shape[2:])).T
 
 
-def _other_columns(place, A, k):
+def _other_columns(place: tuple[int, ...], A: np.ndarray, k: int) -> Iterator[tuple[str, np.ndarray]]:
     windows = _windows(A, k)
     yield "rows of C go by channel, then by row and column of the window", _columns(windows.transpose(0, 1, 3, 4, 2))
     yield "columns of C go through the places row by row", _columns(windows.swapaxes(0, 1))
@@ -403,7 +419,7 @@ window_columns = Operation(
 
 
 @window_columns.kernel("numpy", device="cpu")
-def columns(A, k):
+def columns(A: np.ndarray, k: int) -> np.ndarray:
     _, h_in, w_in = A.shape
     places = [(i, j) for i in range(k) for j in range(k)]
     met = [A[:, i : h_in - k + 1 + i, j : w_in - k + 1 + j] for i, j in places]
@@ -421,9 +437,9 @@ blur = Operation(
 
 
 @blur.kernel("numpy", device="cpu")
-def blurred(x):
+def blurred(x: np.ndarray) -> np.ndarray:
     padded = np.pad(x, HALO)
-    return sum(padded[i : i + len(x)] for i in range(2 * HALO + 1)) / np.float32(2 * HALO + 1)
+    return np.sum([padded[i : i + len(x)] for i in range(2 * HALO + 1)], axis=0) / np.float32(2 * HALO + 1)
 
 
 blur.cuda_kernel("shared", cuda_beside(__file__), block=64)

@@ -5,6 +5,7 @@ warm_up_cosine    a schedule of the learning rate: up in equal steps, then down 
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
 
-def _weighted_mean(g, beta):
+def _weighted_mean(g: np.ndarray, beta: float) -> np.ndarray:
     """By the matrix of all weights: a number counts β times as much as the one after it."""
     ago = np.subtract.outer(np.arange(len(g)), np.arange(len(g)))
     weights = np.tril(float(beta) ** np.maximum(ago, 0))
@@ -27,7 +28,7 @@ def _whose_weights(t: int) -> str:
     )
 
 
-def _running(g, beta, m, factor=1.0):
+def _running(g: np.ndarray, beta: float, m: float, factor: float = 1.0) -> np.ndarray:
     """m ← β m + (1 − β) g, from a number m on."""
     means = np.empty_like(g)
     for t in range(len(g)):
@@ -35,7 +36,7 @@ def _running(g, beta, m, factor=1.0):
     return means
 
 
-def _mistakes(place, g, beta):
+def _mistakes(place: tuple[int, ...], g: np.ndarray, beta: float) -> Iterator[tuple[str, np.ndarray]]:
     t, power = place[0], beta ** np.arange(len(g) + 1.0)
     uncorrected = _running(g, beta, 0.0)
     added_up = f"the weights of the numbers g[0] … g[{t}] must add up to 1, and add up to {1 - power[t + 1]:.4g} here"
@@ -68,7 +69,7 @@ corrected_mean = Operation(
 
 
 @corrected_mean.kernel("loops", device="cpu")
-def mean_so_far(g, beta):
+def mean_so_far(g: np.ndarray, beta: float) -> np.ndarray:
     m, means = 0.0, np.empty_like(g)
     for t in range(len(g)):
         m = beta * m + (1 - beta) * g[t]
@@ -76,7 +77,7 @@ def mean_so_far(g, beta):
     return means
 
 
-def _up_and_down(epoch, rate, warm, epochs):
+def _up_and_down(epoch: np.ndarray, rate: float, warm: int, epochs: int) -> np.ndarray:
     down = np.cos(math.pi / 2 * (epoch - warm) / (epochs - warm + 1)) ** 2  # (1 + cos 2x) / 2 = cos² x
     return rate * np.where(epoch < warm, epoch / warm, down)
 
@@ -117,7 +118,7 @@ warm_up_cosine = Operation(
 
 
 @warm_up_cosine.kernel("numpy", device="cpu")
-def up_and_down(epoch, rate, warm, epochs):
+def up_and_down(epoch: np.ndarray, rate: float, warm: int, epochs: int) -> np.ndarray:
     up = epoch / warm
     down = (1 + np.cos(np.pi * (epoch - warm) / (epochs - warm + 1))) / 2
     return (rate * np.where(epoch < warm, up, down)).astype(np.float32)

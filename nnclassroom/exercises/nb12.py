@@ -20,6 +20,8 @@ import numpy as np
 
 from nnclassroom.judge import group_answer  # noqa: F401  (it holds students' texts)
 from nnclassroom.judge.group_operation import Exchanged, GroupOperation
+from nncourse.group import Group
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 from nncourse.parallel.ring import in_a_ring
@@ -67,7 +69,7 @@ shards = Operation(
 
 
 @shards.kernel("numpy", device="cpu")
-def equal_shards(rows, ranks):
+def equal_shards(rows: int, ranks: int) -> np.ndarray:
     sizes = np.full(ranks, rows // ranks)
     sizes[: rows % ranks] += 1
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
@@ -282,7 +284,7 @@ all_reduce = GroupOperation(
 
 
 @all_reduce.kernel("root", device="cpu")
-def through_a_root(group, vector):
+def through_a_root(group: Group, vector: np.ndarray) -> None:
     if group.rank == 0:
         part = np.empty_like(vector)
         for rank in range(1, group.size):
@@ -296,7 +298,7 @@ def through_a_root(group, vector):
 
 
 @all_reduce.kernel("tree", device="cpu")
-def in_a_tree(group, vector):
+def in_a_tree(group: Group, vector: np.ndarray) -> None:
     part, distance = np.empty_like(vector), 1
     while distance < group.size and group.rank % (2 * distance) == 0:  # up: each round halves the ranks with a sum
         if group.rank + distance < group.size:
@@ -318,7 +320,7 @@ all_reduce.kernel("ring", device="cpu")(in_a_ring)
 # ---- gradients of shards, and means of parameters
 
 
-def _rows(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict) -> np.ndarray:
+def _rows(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """In every other case one rank has no rows, if there are several; in some they have more than 16 bits count."""
     rows = rng.integers(1, 50, shape, dtype=np.int32) * (5000 if sizes["turn"] % 3 == 2 else 1)
     if sizes["turn"] % 2 and rows.size > 1:
@@ -403,7 +405,7 @@ weighted_gradient = GroupOperation(
 
 
 @weighted_gradient.kernel("numpy", device="cpu")
-def by_rows(group, gradient, rows):
+def by_rows(group: Group, gradient: np.ndarray, rows: int) -> None:
     total = np.array([rows], np.float64)
     group.all_reduce(total)
     gradient *= rows / total[0]
@@ -433,7 +435,7 @@ averaging_round = GroupOperation(
 
 
 @averaging_round.kernel("numpy", device="cpu")
-def steps_then_mean(group, W, G, rate):
+def steps_then_mean(group: Group, W: np.ndarray, G: np.ndarray, rate: float) -> None:
     for gradient in G:
         W -= rate * gradient
     group.all_reduce(W)
@@ -450,7 +452,7 @@ def _stale(worker: np.ndarray) -> np.ndarray:
     return pushes - before - 1
 
 
-def _workers(rng: np.random.Generator, shape: tuple[int, ...], sizes: dict) -> np.ndarray:
+def _workers(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Up to five workers; up to 1,000 where there are many pushes, and worker 0 has the first and the last of them."""
     many = sizes["pushes"] > 20
     workers = rng.integers(int(many), 1000 if many else rng.integers(1, 6), shape, dtype=np.int32)
@@ -491,11 +493,11 @@ server_update = Operation(
 
 
 @server_update.kernel("loops", device="cpu")
-def in_order_of_arrival(W, G, worker, rate):
-    fetched = {}  # the number of updates in each worker's parameters; at first 0
+def in_order_of_arrival(W: np.ndarray, G: np.ndarray, worker: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray]:
+    fetched = dict.fromkeys(worker, 0)  # the number of updates in each worker's parameters; at first 0
     staleness = np.empty(len(G), np.int32)
     for version in range(len(G)):  # the number of updates before this push
-        staleness[version] = version - fetched.get(worker[version], 0)
+        staleness[version] = version - fetched[worker[version]]
         W -= rate / (1 + staleness[version]) * G[version]
         fetched[worker[version]] = version + 1
     return W, staleness
@@ -510,7 +512,7 @@ def _begins(seconds: np.ndarray, batches: int) -> np.ndarray:
     return first[:, None] + np.outer(np.maximum.accumulate(seconds), np.arange(batches))
 
 
-def _seconds_of_devices(rng, shape, sizes):
+def _seconds_of_devices(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """In every other case the second device takes longer than all others together."""
     seconds = rng.uniform(0.5, 3, shape)
     if sizes["turn"] % 2 == 0:
@@ -538,7 +540,7 @@ pipeline = Operation(
 
 
 @pipeline.kernel("loops", device="cpu")
-def one_after_the_other(seconds, batches):
+def one_after_the_other(seconds: np.ndarray, batches: int) -> np.ndarray:
     begin = np.zeros((len(seconds), batches), np.float32)
     for d in range(len(seconds)):
         for b in range(batches):
@@ -601,7 +603,7 @@ gather_maps = GroupOperation(
 
 
 @gather_maps.kernel("numpy", device="cpu")
-def told_in_pairs(group, maps):
+def told_in_pairs(group: Group, maps: np.ndarray) -> np.ndarray:
     parts = [maps if rank == group.rank else np.empty_like(maps) for rank in range(group.size)]
     for other in range(group.size):  # of each pair the lower rank sends first: nobody waits in vain
         if group.rank < other:

@@ -7,13 +7,16 @@ cpu_share                how much of a batch a CPU should get beside K GPUs
 energy_and_edp           from readings of the power of several devices
 """
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
 
-def _device_counts(rng, shape, sizes):
+def _device_counts(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """1, then others in rising order: 2, 4, 8, … or any."""
     n = shape[0]
     if sizes["turn"] % 2:
@@ -21,12 +24,12 @@ def _device_counts(rng, shape, sizes):
     return np.concatenate([[1], 1 + np.cumsum(rng.integers(1, 5, n - 1))]).astype(np.float32)
 
 
-def _positive(low: float, high: float):
+def _positive(low: float, high: float) -> Callable[..., np.ndarray]:
     """Float32 numbers from `low` to `high`, as many below the geometric mean as above."""
     return lambda rng, shape, sizes: np.exp(rng.uniform(np.log(low), np.log(high), shape)).astype(np.float32)
 
 
-def _run_times(rng, shape, sizes):
+def _run_times(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Seconds; in every third case one device takes so long that every efficiency is above 1."""
     times = _positive(0.5, 200)(rng, shape, sizes)
     if sizes["turn"] % 3 == 2:
@@ -42,7 +45,7 @@ def _some(numbers: np.ndarray) -> str:
 # ---- speedup and efficiency
 
 
-def _by_sorting(times, devices):
+def _by_sorting(times: np.ndarray, devices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     runs = np.sort(times, axis=1)
     last = runs.shape[1] - 1
     middle = (runs[:, last // 2] + runs[:, (last + 1) // 2]) / 2
@@ -72,7 +75,7 @@ speedup_and_efficiency = Operation(
 
 
 @speedup_and_efficiency.kernel("numpy", device="cpu")
-def median_over_runs(times, devices):
+def median_over_runs(times: np.ndarray, devices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     T = np.median(times, axis=1)
     S = T[0] / T
     return S, S / devices
@@ -81,31 +84,31 @@ def median_over_runs(times, devices):
 # ---- Amdahl's law, fitted
 
 
-def _least_squares(devices, S):
+def _least_squares(devices: np.ndarray, S: np.ndarray) -> float:
     x, y = 1 - 1 / devices, 1 - 1 / S
     slope = np.linalg.lstsq(x[:, None], y, rcond=None)[0][0]
     return min(max(slope, 0.0), 1.0)
 
 
-def _terms(devices, S):
+def _terms(devices: np.ndarray, S: np.ndarray) -> float:
     x = 1 - 1 / devices
     return (x * (1 + 1 / S)).sum() / (x * x).sum()
 
 
-def _several_devices(rng, shape, sizes):
+def _several_devices(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """At least one number above 1, in any order; sometimes also 1, or repeated numbers."""
     K = rng.choice([1, 2, 2, 3, 4, 8, 16, 64], shape).astype(np.float32)
     K[rng.integers(len(K))] = rng.choice([2, 4, 8])
     return K
 
 
-def _speedups(rng, shape, sizes):
+def _speedups(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Random speedups; some above the number of devices or below 1, for which p is clipped."""
     low, high = ((1.0, 8.0), (1.2, 3.0), (60.0, 300.0), (0.2, 0.9), (0.9, 2.0))[sizes["turn"] % 5]
     return rng.uniform(low, high, shape).astype(np.float32)
 
 
-def _mean_of_points(place, devices, S):
+def _mean_of_points(place: tuple[int, ...], devices: np.ndarray, S: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     if (devices > 1).all():
         own = ((1 - 1 / S) / (1 - 1 / devices)).mean()
         words = "this is the mean of the y / x of all points: the sum of squares is smallest elsewhere"
@@ -135,7 +138,7 @@ amdahl_fit = Operation(
 
 
 @amdahl_fit.kernel("numpy", device="cpu")
-def least_squares_through_one(devices, S):
+def least_squares_through_one(devices: np.ndarray, S: np.ndarray) -> float:
     x, y = 1 - 1 / devices, 1 - 1 / S
     return float(np.clip((x * y).sum() / (x * x).sum(), 0, 1))
 
@@ -143,7 +146,7 @@ def least_squares_through_one(devices, S):
 # ---- both laws
 
 
-def _by_work(p, devices):
+def _by_work(p: float, devices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """From the work in units of one device's time, and the time that K devices need for it."""
     times = np.stack([np.full(len(devices), 1 - p), np.divide(p, devices)]).sum(axis=0)
     done = np.stack([np.full(len(devices), 1 - p), np.multiply(p, devices)]).sum(axis=0)
@@ -171,7 +174,7 @@ scaling_laws = Operation(
 
 
 @scaling_laws.kernel("numpy", device="cpu")
-def amdahl_and_gustafson(p, devices):
+def amdahl_and_gustafson(p: float, devices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     strong = 1 / ((1 - p) + p / devices)
     weak = (1 - p) + p * devices
     return strong, weak
@@ -180,7 +183,7 @@ def amdahl_and_gustafson(p, devices):
 # ---- the CPU beside the GPUs
 
 
-def _ending_together(f, gpus):
+def _ending_together(f: np.ndarray, gpus: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """From two equations: the shares add up to 1, and the CPU, f times as slow, ends when the GPUs do."""
     shares = np.array([np.linalg.solve([[1, gpus], [each, -1]], [1, 0]) for each in f]).reshape(-1, 2)
     return shares[:, 0], shares[:, 1], gpus * shares[:, 1]
@@ -206,7 +209,7 @@ cpu_share = Operation(
 
 
 @cpu_share.kernel("numpy", device="cpu")
-def shares_by_speed(f, gpus):
+def shares_by_speed(f: np.ndarray, gpus: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     cpu = 1 / (gpus * f + 1)
     gpu = f * cpu
     return cpu, gpu, gpus * gpu
@@ -215,7 +218,7 @@ def shares_by_speed(f, gpus):
 # ---- energy
 
 
-def _weighted_readings(t, P, idle):
+def _weighted_readings(t: np.ndarray, P: np.ndarray, idle: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """Each reading counts for half the interval before it and half the interval after it."""
     around = np.concatenate([t[:1], t, t[-1:]])
     E = P @ ((around[2:] - around[:-2]) / 2)
@@ -223,17 +226,17 @@ def _weighted_readings(t, P, idle):
     return E, E - idle * T, E.sum() * T
 
 
-def _joules_in_all(t, P, idle):
+def _joules_in_all(t: np.ndarray, P: np.ndarray, idle: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     E = (np.abs(P[:, 1:]) + np.abs(P[:, :-1])) @ (t[1:] + t[:-1]) / 2
     return E, E + idle * t[-1], E.sum() * t[-1]
 
 
-def _idle(rng, shape, sizes):
+def _idle(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Usual watts; in every third case more than the readings, so that the energy above idle is negative."""
     return _positive(*((10, 90), (10, 90), (300, 900))[sizes["turn"] % 3])(rng, shape, sizes)
 
 
-def _reading_times(rng, shape, sizes):
+def _reading_times(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Readings at unequal distances, on a clock that does not begin at 0."""
     return (rng.uniform(0, 5) + np.cumsum(rng.uniform(0.1, 0.9, shape))).astype(np.float32)
 
@@ -271,7 +274,7 @@ energy_and_edp = Operation(
 
 
 @energy_and_edp.kernel("numpy", device="cpu")
-def trapezia(t, P, idle):
+def trapezia(t: np.ndarray, P: np.ndarray, idle: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     E = ((P[:, 1:] + P[:, :-1]) / 2 * np.diff(t)).sum(axis=1)
     T = t[-1] - t[0]
     return E, E - idle * T, E.sum() * T

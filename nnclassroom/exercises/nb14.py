@@ -3,19 +3,24 @@
 residual_backward    the way back through a block with a shortcut
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
 
-def _both_ways(place, G, A_above, W):
+def _both_ways(place: tuple[int, ...], G: np.ndarray, A_above: np.ndarray, W: np.ndarray) -> str:
     closed = int((A_above[place[0]] <= 0).sum())
     at_0 = f"; {closed} of that sample's {len(W)} neurons are at 0, where it lets nothing through" if closed else ""
     return f"what ReLU lets through goes both ways, through W and through the shortcut{at_0}"
 
 
-def _mistakes(place, G, A_above, W):
+def _mistakes(
+    place: tuple[int, ...], G: np.ndarray, A_above: np.ndarray, W: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
     D = np.where(A_above > 0, G, 0.0)
     yield "this is D Wᵀ + D, with W turned: forward was A Wᵀ", D @ W.T + D
     yield "this is D W alone: the way through the shortcut is missing", D @ W
@@ -24,7 +29,7 @@ def _mistakes(place, G, A_above, W):
     yield "this is G W + D: on the way through W ReLU let everything through", G @ W + D
 
 
-def _after_relu(rng, shape, sizes):
+def _after_relu(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Numbers of 0 or more; in every third case tiny ones, which are above 0 too."""
     scale = 1e-30 if sizes["turn"] % 3 == 1 else 1
     return (np.maximum(rng.standard_normal(shape), 0) * scale).astype(np.float32)
@@ -47,6 +52,6 @@ residual_backward = Operation(
 
 
 @residual_backward.kernel("numpy", device="cpu")
-def array(G, A_above, W):
+def array(G: np.ndarray, A_above: np.ndarray, W: np.ndarray) -> np.ndarray:
     D = G * (A_above > 0)
     return D @ W + D

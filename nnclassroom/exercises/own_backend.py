@@ -1,8 +1,9 @@
 """choose(): a backend with the student's own kernels."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -49,10 +50,12 @@ def kept(
 def by_numba(kernel: Kernel) -> Kernel:
     """The kernel compiled by Numba; the kernel itself if Numba does not know all that it does."""
     _teach_padding()
-    fast = jit.jit(kernel.function)
+    operation, function = kernel.operation, kernel.function
+    assert isinstance(operation, Operation) and function
+    fast = jit.jit(function)
     try:
         with np.errstate(all="ignore"):
-            fast(*next(iter(cases(kernel.operation))).arguments)
+            fast(*next(iter(cases(operation))).arguments)
     except Exception:  # Numba has many kinds of its own
         return kernel
     return replace(kernel, function=fast)
@@ -65,11 +68,11 @@ def _teach_padding() -> None:
     from numba.extending import overload
 
     @overload(np.pad)
-    def pad(array, pad_width):
+    def pad(array: Any, pad_width: Any) -> Callable[..., np.ndarray] | None:
         if not isinstance(array, types.Array) or array.ndim != 4:
             return None
 
-        def padded(array, pad_width):
+        def padded(array: Any, pad_width: Any) -> np.ndarray:
             (n0, n1, n2, n3), (w0, w1, w2, w3) = array.shape, pad_width
             shape = n0 + w0[0] + w0[1], n1 + w1[0] + w1[1], n2 + w2[0] + w2[1], n3 + w3[0] + w3[1]
             result = np.zeros(shape, array.dtype)

@@ -11,6 +11,7 @@ from nnclassroom.exercises.catalogue import find
 from nnclassroom.pages import running_ipython
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import CudaKernel, Kernel
+from nncourse.kernels.operation import Operation
 
 # A top-level definition in a .cu text: the comment above it, and all lines up to its closing brace, or a single line.
 CUDA_FUNCTION = re.compile(
@@ -71,15 +72,26 @@ def file_of(where: str) -> Path:
 def _python_text(where: str) -> str:
     """The function that begins at `kernels/file.py:line`, without its decorators."""
     text = file_of(where).read_text("utf-8")
-    return _shown(text, _function(ast.parse(text), where))
+    return "\n".join(_lines(text, _function(ast.parse(text), where)))
 
 
 def _function(tree: ast.Module, where: str) -> ast.FunctionDef:
     line = int(where.partition(":")[2])
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and line in [part.lineno for part in (node, *node.decorator_list)]:
+        if isinstance(node, ast.FunctionDef) and line in [node.lineno, *(each.lineno for each in node.decorator_list)]:
             return node
     raise CourseError(f"{where}: there is no function to show")
+
+
+def _lines(text: str, node: ast.stmt, name: str = "") -> list[str]:
+    """The source of a statement; a function's without decorators and types, whose names a notebook need not know."""
+    lines = (ast.get_source_segment(text, node) or "").splitlines()
+    if not isinstance(node, ast.FunctionDef):
+        return lines
+    for argument in ast.walk(node.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    return [f"def {name or node.name}({ast.unparse(node.args)}):", *lines[node.body[0].lineno - node.lineno :]]
 
 
 def _standing_alone(kernel: Kernel) -> str:
@@ -87,23 +99,11 @@ def _standing_alone(kernel: Kernel) -> str:
     whole = file_of(kernel.where).read_text("utf-8")
     tree = ast.parse(whole)
     function = _function(tree, kernel.where)
-    known, defaults = _constants(tree), function.args.defaults
-    function.args.defaults = [ast.Constant(known[each.id]) if isinstance(each, ast.Name) else each for each in defaults]
-    used = (_shown(whole, node) for node in _used(tree, function))
-    head, _, body = _shown(whole, function, kernel.operation.name).partition("\n")
-    return "\n".join([head, *(textwrap.indent(each, "    ") for each in used), body])
-
-
-def _shown(whole: str, node: ast.stmt, name: str = "") -> str:
-    """A part of a file as readers see it: a function without annotations, which name types that a notebook lacks."""
-    text = ast.get_source_segment(whole, node) or ""
-    if not isinstance(node, ast.FunctionDef):
-        return text
-    for argument in ast.walk(node.args):
-        if isinstance(argument, ast.arg):
-            argument.annotation = None
-    body = text.splitlines()[node.body[0].lineno - node.lineno :]
-    return "\n".join([f"def {name or node.name}({ast.unparse(node.args)}):", *body])
+    signature, *lines = _lines(whole, function, kernel.operation.name)
+    for default in [each for each in function.args.defaults if isinstance(each, ast.Name)]:
+        signature = signature.replace(f"={default.id}", f"={_constants(tree)[default.id]}")
+    used = (textwrap.indent("\n".join(_lines(whole, node)), "    ") for node in _used(tree, function))
+    return "\n".join([signature, *used, *lines])
 
 
 def _used(tree: ast.Module, function: ast.FunctionDef) -> list[ast.stmt]:
@@ -130,8 +130,9 @@ def _constants(tree: ast.Module) -> dict[str, Any]:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value)):
                 found[name] = value
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-                pairs = zip(names, values, strict=True)
-                found |= {name.id: value.value for name, value in pairs if isinstance(value, ast.Constant)}
+                for target, element in zip(names, values, strict=True):
+                    if isinstance(target, ast.Name) and isinstance(element, ast.Constant):
+                        found[target.id] = element.value
     return found
 
 
@@ -149,7 +150,9 @@ def _cuda_text(kernel: CudaKernel) -> str:
 
 def _cuda_idea(kernel: CudaKernel) -> str:
     """The line on the kernel in the head of a .cu file of its operation, as a comment; "" if there is none."""
-    texts = [each.source.text for each in kernel.operation.kernels.values() if isinstance(each, CudaKernel)]
+    operation = kernel.operation
+    assert isinstance(operation, Operation)
+    texts = [each.source.text for each in operation.kernels.values() if isinstance(each, CudaKernel)]
     found = (re.search(rf"^//   {kernel.name}  +(.+)$", text, re.MULTILINE) for text in texts)
     return next((f"// {match[1]}" for match in found if match), "")
 

@@ -33,7 +33,7 @@ def launch_options(operation: Operation, options: argparse.Namespace) -> dict[st
     Raises CourseError for a block or tile that is not positive integers.
     """
     usual = operation.kernels.get(options.kernel)
-    chosen = {"block": [256]}
+    chosen: dict[str, Any] = {"block": [256]}
     for name in ("block", "tile", "grid", "over", "shared"):
         given = getattr(options, name)
         value = getattr(usual, name, None) if given is None else given  # a Python kernel has no such attributes

@@ -124,7 +124,7 @@ def _question(entry: dict[str, Any], text: str) -> Question:
     _refuse_stub(operation, entry["kernel"], entry["stub"].strip("\n"), what)
     sample = entry.get("sample", [])
     count = len(operation.arguments)
-    for each in sample if isinstance(sample, list) else [None]:
+    for each in sample if isinstance(sample, list) else [{}]:
         fits = isinstance(each, dict) and set(each) == {"arguments", "result"} and isinstance(each["arguments"], list)
         if not fits or len(each["arguments"]) != count:
             raise CourseError(f"{what}: wanted a sample as {{ arguments = [… {count} of them …], result = … }}")
@@ -227,8 +227,8 @@ def questions(given: Exam) -> str:
             {"operation": each.operation, "kernel": each.kernel, **about, "sample": list(each.sample)}
             | {"stub": each.stub, "question": each.question, "points": each.points}
         )
-    about = {"title": given.title, "minutes": given.minutes, "exercise": entries}
-    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+    exam = {"title": given.title, "minutes": given.minutes, "exercise": entries}
+    return json.dumps(exam, indent=1, ensure_ascii=False) + "\n"
 
 
 def is_cuda(kernel: str) -> bool:

@@ -77,7 +77,7 @@ class Answer:
     outcome: Outcome
     case: tuple[Any, ...] | None = None
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         return self.kernel(*arguments)
 
     def __repr__(self) -> str:
@@ -149,16 +149,18 @@ def _judged_and_kept(
         answer = Answer(kept or course, kept or course, outcome)
     elif verdict:
         line.words = f"{SIGNS['right']} {verdict.line}. Timing it beside others, at most about 20 s"
+        assert attempt  # what is right can be called
         table, notes = timed(operation, name, text, launch, attempt)
-        has_compiler = isinstance(attempt, CudaKernel) and not why_no_nvrtc()
-        warnings = list(compiler_warnings(attempt.source))[:MOST_WARNINGS] if has_compiler else []
+        warnings: list[str] = []
+        if isinstance(attempt, CudaKernel) and not why_no_nvrtc():
+            warnings += list(compiler_warnings(attempt.source))[:MOST_WARNINGS]
         no_loop = _no_loop(operation, name, text)
         notes = warnings + notes + _slow_loop(operation, name, text, table) + no_loop
-        if not solved:
+        if text is not None:
             # The first row is the student's kernel. The time of another idea is nothing to compare loops with.
             own = table.rows[0].seconds if table and not no_loop else None
             faster = kept_kernels.keep(operation, name, text, launch, own, table.title if table else "")
-            if faster and not table.rows[0].note:  # which says why a time is unreliable
+            if faster and own and table and not table.rows[0].note:  # which says why a time is unreliable
                 times = f"{timing.duration(faster)} against {timing.duration(own)}"
                 notes.append(f"Your kept kernel was faster: {times}; this one takes its place.")
             notes.append(f"Kept as {kept_kernels.file_name(operation, name, launch)}.")
@@ -171,9 +173,9 @@ def _judged_and_kept(
         goes_on = "Your earlier right one stays kept, and goes on" if kept else "The course goes on with its own kernel"
         shown = attempt and replace(attempt, whose="yours, wrong")
         nowhere = "" if shown else "; .attempt is the course's too"
-        notes = (f'Stuck? hint("{operation.name}", "{name}")', f"Not kept. {goes_on}{nowhere}.")
-        outcome = Outcome("wrong", verdict.line, (*filter(None, [verdict.numbers]), *notes))
-        answer = Answer(kept or course, shown or course, outcome, verdict.case and verdict.case.arguments)
+        more = (f'Stuck? hint("{operation.name}", "{name}")', f"Not kept. {goes_on}{nowhere}.")
+        outcome = Outcome("wrong", verdict.line, (*filter(None, [verdict.numbers]), *more))
+        answer = Answer(kept or course, shown or course, outcome, verdict.case.arguments if verdict.case else None)
     return answer
 
 
@@ -198,7 +200,7 @@ def judged(
 
 
 def timed(
-    operation: Operation, name: str, text: str | None, launch: dict[str, Any] | None, kernel: Kernel
+    operation: Operation, name: str, text: str | None, launch: dict[str, Any] | None, kernel: Kernel | None
 ) -> tuple[timing.Table | None, list[str]]:
     """The table of times and notes. The table is None if the operation is not timed or its device is missing."""
     notes: list[str] = []
@@ -206,7 +208,7 @@ def timed(
         return None, notes
     on_gpu = bool(launch) or operation.python_devices.get(name) == "gpu"
     try:
-        if launch and (devices.gpu_available() or why_no_nvrtc() is None):
+        if isinstance(kernel, CudaKernel) and (devices.gpu_available() or why_no_nvrtc() is None):
             notes.append(_resources_in_words(kernel))
         if on_gpu and not devices.gpu_available():
             return None, [
@@ -222,7 +224,7 @@ def timed(
         return None, [*notes, f"Right, but not timed: {said}"]
 
 
-def _resources_in_words(kernel: Kernel) -> str:
+def _resources_in_words(kernel: CudaKernel) -> str:
     """A sentence on a CUDA kernel's registers and memory."""
     need = resources(kernel.source, kernel.entry)
     spilt = f", {need.spill_bytes} bytes of local memory a thread" if need.spill_bytes else ""

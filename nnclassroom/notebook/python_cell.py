@@ -47,9 +47,10 @@ def text_of(function: Callable[..., Any], name: str) -> str:
     Raises CourseError if there is no readable `def`.
     """
     code = getattr(inspect.unwrap(function), "__code__", None)
-    in_cell = [each for each in _in_this_cell(code) if (each.name, each.line) == (code.co_name, code.co_firstlineno)]
-    if in_cell:
-        return _named(in_cell[0], name)
+    if code:
+        for each in _in_this_cell(code):
+            if (each.name, each.line) == (code.co_name, code.co_firstlineno):
+                return _named(each, name)
     try:
         source = inspect.getsource(function)
         found = next(functions(f"if 1:\n{source}" if source[:1].isspace() else source), None)
@@ -60,7 +61,7 @@ def text_of(function: Callable[..., Any], name: str) -> str:
     return _named(found, name)
 
 
-def _in_this_cell(code: CodeType | None) -> list[Function]:
+def _in_this_cell(code: CodeType) -> list[Function]:
     """The functions of the cell that IPython is running, if this code is of that cell.
 
     inspect.getsource() alone would not do: IPython splits a cell at every character that str.splitlines() takes for the
@@ -68,7 +69,7 @@ def _in_this_cell(code: CodeType | None) -> list[Function]:
     """
     notebook = running_ipython()
     given = notebook.get_ipython().history_manager.input_hist_raw if notebook else ()
-    if code is None or not given:
+    if not given:
         return []
     try:
         source = as_run(given[-1])
@@ -118,8 +119,9 @@ def cell_magic(source: str) -> CellMagic | None:
     """The magic of a cell that as_run() has returned; None if it has none."""
     match tree(source).body:
         case [ast.Expr(value=ast.Call(func=ast.Attribute(attr="run_cell_magic"), args=[name, line, body]))]:
-            words = [each.value for each in (name, line, body) if isinstance(each, ast.Constant)]
-            return CellMagic(*words) if len(words) == 3 and all(isinstance(each, str) for each in words) else None
+            values = [each.value for each in (name, line, body) if isinstance(each, ast.Constant)]
+            words = [value for value in values if isinstance(value, str)]
+            return CellMagic(*words) if len(words) == 3 else None
     return None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Kept:
 
     operation: Operation
     name: str
-    entry: dict
+    entry: dict[str, Any]
     text: str
     outcome: Outcome
 
@@ -87,7 +88,7 @@ def write(
     by_batch, stopped = speedup.over_batches(times, data, test)
     by = speedup.fastest(times)
     steps = epochs * -(-len(data.X) // BATCH)
-    say(f"{epochs} epochs by {by.contender.label} for the results: about {duration(steps * by.step)}")
+    say(f"{epochs} epochs by {by.contender.label} for the results: about {duration(steps * by.seconds_a_step)}")
     results = learnt(by, data, test, epochs)
     transfers = speedup.transfer_seconds(data) if devices.gpu_available() else None
     parts = [
@@ -104,14 +105,14 @@ def write(
 # ---- collecting the contents
 
 
-def in_order(record: dict[str, dict]) -> list[str]:
+def in_order(record: dict[str, dict[str, Any]]) -> list[str]:
     """The keys of the kept kernels: first the exercises in the order of the course, then other kernels."""
     course = [exercise.key for exercise in exercises()]
     others = [key for key in record if key not in course and key.partition(".")[0] in operations()]
     return [key for key in course if key in record] + others
 
 
-def examine(operation: Operation, name: str, entry: dict) -> Kept:
+def examine(operation: Operation, name: str, entry: dict[str, Any]) -> Kept:
     """Check a kept kernel in the worker, whatever its record says, and time it if it is right."""
     launch, text, title = entry.get("launch"), "", f"{operation.name} ({name})"
     try:
@@ -224,16 +225,16 @@ def training(
     cpu, gpu = speedup.fastest(times, "cpu"), [time for time in times if time.device == "gpu" and time.step]
     if gpu:
         best = speedup.fastest(gpu)
-        gain = times_as_fast(cpu.step / best.step)
+        gain = times_as_fast(cpu.seconds_a_step / best.seconds_a_step)
         notes.append(f"From CPU to GPU: {best.contender.label} is {gain} as fast as {cpu.contender.label}.")
     else:
         notes.append(f"From CPU to GPU: not measured. {devices.why_no_gpu() or 'Nothing could be trained there'}.")
     over_c = [(each, speedup.ratio(times, speedup.C, each)) for each in [cpu, *([best] if gpu else [])]]
-    said = [
+    gains = [
         f"{each.contender.label} on the {each.device.upper()} {times_as_fast(gain)}" for each, gain in over_c if gain
     ]
-    if said:
-        notes.append(f"Over the plain C program, as the handout asks: {', '.join(said)}.")
+    if gains:
+        notes.append(f"Over the plain C program, as the handout asks: {', '.join(gains)}.")
     if gpu and transfers and best.epoch:
         share = 100 * transfers / (transfers + best.epoch)
         words = f"{share:.2g} % of that and an epoch together, and less of many epochs"
@@ -257,9 +258,10 @@ def learnt(by: Time, data: Dataset, test: Dataset, epochs: int) -> str:
     """Train a new network with the fastest contender, and show its results on the test rows."""
     from nnclassroom.figures.common import plot_confusion, plot_history
 
-    network = speedup.network_for(data)
-    history = speedup.fit(network, data, by.backend, epochs)
-    M = metrics.confusion(network, test.X, test.Y, by.backend)
+    network, backend = speedup.network_for(data), by.backend
+    assert backend
+    history = speedup.fit(network, data, backend, epochs)
+    M = metrics.confusion(network, test.X, test.Y, backend)
     words = (
         f"The {network}, after {len(history.epochs)} epochs by {by.contender.label} "
         f"({duration(history.seconds)} of training). {history.stopped}"

@@ -23,6 +23,7 @@ from nnclassroom.judge import worker
 from nnclassroom.notebook import cuda_cell, exams, python_cell
 from nnclassroom.pages import running_ipython
 from nncourse.errors import CourseError, decoded, reason_of, refuse_unknown, write_atomically
+from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
 
@@ -115,7 +116,7 @@ def examined(questions: str, name: str, kernel: str, text: str, launch: dict[str
     asked = exams.question(questions, name, kernel)
     operation = _operation(asked)
     made = kept_kernels.build(operation, kernel, text, launch)
-    if launch and not program.why_no_compiler():
+    if isinstance(made, CudaKernel) and not program.why_no_compiler():
         program.program_for(made.source)  # CudaCompileError, which is a CourseError
     for sample in asked["sample"]:
         arguments = exams.arguments_of(operation, sample["arguments"])
@@ -139,5 +140,6 @@ def _operation(asked: dict[str, Any]) -> Operation:
     def unknown(*_: Any) -> None:
         raise CourseError(f"{asked['operation']}: its reference is known where it is marked")
 
-    known = (asked[name] for name in ("operation", "formula", "contract"))
-    return Operation(*known, unknown, None, output=asked["output"], trial=Trial(error_scale=unknown))
+    name, formula, contract = (asked[name] for name in ("operation", "formula", "contract"))
+    trial = Trial(error_scale=unknown)
+    return Operation(name, formula, contract, unknown, None, output=asked["output"], trial=trial)

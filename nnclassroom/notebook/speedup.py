@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class Contender:
 
     label: str
     backend: str
-    options: dict = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     tests: bool = True
     over_batches: bool = True
     plan: str | None = None
@@ -94,6 +95,11 @@ class Time:
     @property
     def device(self) -> str:
         return DEVICES[self.contender.backend]
+
+    @property
+    def seconds_a_step(self) -> float:
+        """NaN if nothing was timed."""
+        return math.nan if self.step is None else self.step
 
 
 def load_sets(name: str | None = None, label: str | None = None) -> tuple[Dataset, Dataset, str]:
@@ -183,6 +189,7 @@ def measure(
 def timed(untimed: Time, data: Dataset, test: Dataset, longest: float) -> Time:
     """Measure the times, after a trial run on a few rows, which triggers compilation and gives an estimate."""
     size, backend, rows = untimed.batch_size, untimed.backend, len(data.X)
+    assert backend
     plan = untimed.contender.plan
     few = min(rows, 2 * size)
     step = fit(network_for(data), data, backend, 3, size, few, plan).epochs[-1].seconds / math.ceil(few / size)
@@ -229,10 +236,10 @@ def over_batches(times: Sequence[Time], data: Dataset, test: Dataset) -> tuple[d
     steps: dict[str, dict[int, float]] = {}
     stopped = []
     for time in (time for time in times if time.epoch and time.epoch <= 1 and time.contender.over_batches):
-        by_size = steps[time.contender.label] = {time.batch_size: time.step}
+        by_size = steps[time.contender.label] = {time.batch_size: time.seconds_a_step}
         for size in (size for size in BATCHES if size not in by_size and size <= len(data.X)):
             try:
-                by_size[size] = timed(replace(time, batch_size=size), data, one, longest=1.0).step
+                by_size[size] = timed(replace(time, batch_size=size), data, one, longest=1.0).seconds_a_step
             except DoesNotFitError:
                 stopped.append(f"{time.contender.label}: batches of {size} do not fit on the chip.")
             except Exception as error:  # as in measure()
@@ -260,7 +267,7 @@ def fastest(times: Sequence[Time], device: str = "") -> Time:
     timed = [time for time in times if time.step and device in ("", time.device)]
     if not timed:
         raise CourseError("nothing could be trained here")
-    return min(timed, key=lambda time: time.step)
+    return min(timed, key=lambda time: time.seconds_a_step)
 
 
 def table(times: Sequence[Time], steps: int, base: str = "numpy") -> str:

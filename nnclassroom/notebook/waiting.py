@@ -37,10 +37,10 @@ class Line:
 
     def replace(self, shown: object) -> None:
         """Show this object in the line's place."""
-        if self.handle is None:
-            self.handle = running_ipython().display.display(shown, display_id=True)
-        else:
+        if self.handle is not None:
             self.handle.update(shown)
+        elif notebook := running_ipython():
+            self.handle = notebook.display.display(shown, display_id=True)
 
     def end(self, shown: object) -> None:
         """Show the result in the line's place; outside a notebook, print it."""

@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import lazy_loader
 import numpy as np
@@ -107,7 +108,7 @@ class Table:
     def _cells(self, row: Row) -> list[str]:
         """A text for each column; a note replaces all columns after the time."""
         start = [row.kernel, row.device, duration(row.seconds) if row.seconds else "–"]
-        if row.note:
+        if row.note or row.seconds is None or row.limit is None:
             return [*start, row.note]
         by_flops = _by_flops(row.flops, row.bytes)
         speed = rate(row.flops / row.seconds, "FLOP/s") if by_flops else rate(row.bytes / row.seconds, "B/s")
@@ -116,7 +117,7 @@ class Table:
 
     def _speedup(self, row: Row, over: str) -> str:
         found = [other.seconds for other in self.rows if other.kernel == over and other.seconds]
-        return times_as_fast(found[0] / row.seconds) if found else "–"
+        return times_as_fast(found[0] / row.seconds) if found and row.seconds else "–"
 
 
 def of_limit(limit: float, flops: int, bytes: int) -> str:
@@ -179,8 +180,9 @@ def table(operation: Operation, rows: Sequence[Row], sizes: dict[str, int]) -> T
 
 def _is_over(row: Row) -> bool:
     """Whether a row shows more than the limit, which nothing can reach."""
-    shown = row.limit is not None and not row.note and row.limit > OVER
-    return shown and of_limit(row.limit, row.flops, row.bytes) != Table.CACHED
+    if row.limit is None or row.note or row.limit <= OVER:
+        return False
+    return of_limit(row.limit, row.flops, row.bytes) != Table.CACHED
 
 
 def shared_in_words(meanwhile: threads.Load, places: Collection[str]) -> tuple[str, ...]:
@@ -191,25 +193,30 @@ def shared_in_words(meanwhile: threads.Load, places: Collection[str]) -> tuple[s
     return tuple(filter(None, said))
 
 
-def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple], float] | None = None) -> Table:
+def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple[Any, ...]], float] | None = None) -> Table:
     """Time a kernel beside the package's kernels for the same device, `loops`, `numpy`, PyTorch and the transfers.
 
     `measure(arguments)` returns its seconds, if it must not be called in this process.
     """
     operation, device = yours.operation, yours.device
+    assert isinstance(operation, Operation)
     sizes = default_sizes(operation, device)
     arguments = random_case(operation, sizes).arguments
     others = [kernel for kernel in operation.kernels.values() if kernel.device == device or kernel.name in BASES]
     rows = [replace(_time(yours, arguments, measure), kernel=label)]
+
+    def of_course(kernel: Kernel) -> list[Row]:
+        return [_time(kernel, arguments)]
+
     for kernel in others:
-        rows += _or_reason(kernel.name, kernel.device, lambda kernel=kernel: [_time(kernel, arguments)])
+        rows += _or_reason(kernel.name, kernel.device, functools.partial(of_course, kernel))
     rows += _or_reason("PyTorch", device, lambda: _time_pytorch(operation, arguments, device))
     if device == "gpu":
         rows += _or_reason("transfers", device, lambda: [_time_transfers(operation, arguments)])
     return table(operation, rows, sizes)
 
 
-def compare_text(operation_name: str, name: str, text: str | None, launch: dict | None) -> Table:
+def compare_text(operation_name: str, name: str, text: str | None, launch: dict[str, Any] | None) -> Table:
     """compare() for a kernel given as text, or for the package's of that name. A worker process calls this."""
     from nnclassroom.judge.answer import seconds_of_text  # in the worker alone
 
@@ -228,8 +235,9 @@ def _or_reason(name: str, device: str, measure: Callable[[], list[Row]]) -> list
         return [Row(name, device, None, 0, 0, None, f"{FAILED}: {type(error).__name__}")]
 
 
-def _time(kernel: Kernel, arguments: tuple, measure: Callable[[tuple], float] | None = None) -> Row:
+def _time(kernel: Kernel, arguments: tuple[Any, ...], measure: Callable[[tuple[Any, ...]], float] | None = None) -> Row:
     """One kernel's row; with a note instead of a time if it cannot run here or would take too long."""
+    assert isinstance(kernel.operation, Operation)
     flops, size = kernel.operation.count(*arguments)
     here = ("cpu", "gpu") if devices.gpu_available() else ("cpu",)
     place = kernel.device
@@ -267,11 +275,11 @@ def seconds_of_nothing(device: str) -> float:
     return devices.seconds(lambda: kernel((1,), (1,), ()), device)
 
 
-def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[Row]:
+def _time_pytorch(operation: Operation, arguments: tuple[Any, ...], device: str) -> list[Row]:
     """PyTorch's row, if it is installed and has an equivalent function."""
     torch = pytorch.installed(device)
     function = pytorch.counterpart(operation.name, torch) if torch else None
-    if function is None:
+    if torch is None or function is None:
         return []
     place = "cuda" if device == "gpu" else "cpu"
     there = [torch.from_numpy(a).to(place) if isinstance(a, np.ndarray) else a for a in arguments]
@@ -281,7 +289,7 @@ def _time_pytorch(operation: Operation, arguments: tuple, device: str) -> list[R
     return [_row("PyTorch", device, seconds, *operation.count(*arguments))]
 
 
-def _time_transfers(operation: Operation, arguments: tuple) -> Row:
+def _time_transfers(operation: Operation, arguments: tuple[Any, ...]) -> Row:
     """A row for the transfers of the arguments to the GPU and of the results back.
 
     The contract says what the results are: no kernel need be called for them.

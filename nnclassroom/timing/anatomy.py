@@ -2,10 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from nnclassroom.exercises.catalogue import find
 from nncourse import device as devices
 from nncourse.backend import Backend, Through, choose
+from nncourse.device import Array
 from nncourse.kernels.kernel import Kernel
 from nncourse.model.network import Network, make_network, training_step
 
@@ -13,14 +15,14 @@ PRODUCTS = ("dense_forward", "hidden_delta", "weight_gradient")
 RATE = 0.1
 
 
-def calls_of_step(network: Network, X, Y, backend: Backend) -> list[tuple[str, tuple]]:
+def calls_of_step(network: Network, X: Array, Y: Array, backend: Backend) -> list[tuple[str, tuple[Any, ...]]]:
     """The calls of one training step, in order: the operation's name, and copies of the arguments.
 
     The network is not changed.
     """
-    calls = []
+    calls: list[tuple[str, tuple[Any, ...]]] = []
 
-    def call(kernel: Kernel, *arguments):
+    def call(kernel: Kernel, *arguments: Any) -> Any:
         calls.append((kernel.operation.name, tuple(a.copy() if hasattr(a, "copy") else a for a in arguments)))
         return kernel(*arguments)
 
@@ -28,10 +30,11 @@ def calls_of_step(network: Network, X, Y, backend: Backend) -> list[tuple[str, t
     return calls
 
 
-def seconds_of_step(network: Network, X, Y, backend: Backend) -> float:
+def seconds_of_step(network: Network, X: Array, Y: Array, backend: "Backend | Mixed") -> float:
     """Time of a whole step, in seconds: all its calls and the Python code between them."""
-    there, X, Y = network.on(backend), backend.to_device(X), backend.to_device(Y)
-    return devices.seconds(lambda: training_step(there, X, Y, RATE, backend), backend.device)
+    calls: Any = backend  # a Mixed one has every operation too
+    there, X, Y = network.on(calls), calls.to_device(X), calls.to_device(Y)
+    return devices.seconds(lambda: training_step(there, X, Y, RATE, calls), calls.device)
 
 
 @dataclass
@@ -49,12 +52,12 @@ class Mixed:
     sent: list[int] = field(default_factory=list)
     fetched: list[int] = field(default_factory=list)
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         if name not in self.moved:
             return getattr(self.cpu, name)
         backend = self.gpu or self.cpu
 
-        def call(*arguments):
+        def call(*arguments: Any) -> Any:
             there = [backend.to_device(a) if hasattr(a, "nbytes") else a for a in arguments]
             self.sent += [a.nbytes for a in arguments if hasattr(a, "nbytes")]
             self.launches += 1
@@ -73,8 +76,9 @@ class Mixed:
         return call
 
 
-def traffic(sizes: tuple[int, ...], X, Y, moved: Collection[str]) -> Mixed:
+def traffic(sizes: tuple[int, ...], X: Array, Y: Array, moved: Collection[str]) -> Mixed:
     """Count the launches and transfers of one step if the operations `moved` run on the GPU, all others on the CPU."""
     counted = Mixed(moved)
-    training_step(make_network(sizes), X, Y, RATE, counted)
+    backend: Any = counted  # it has every operation
+    training_step(make_network(sizes), X, Y, RATE, backend)
     return counted

@@ -6,6 +6,7 @@ A record is a dictionary, as benchmarks/README.md describes it; nnexperiment/tra
 import statistics
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from nnclassroom.formats import duration, three_digits, times_as_fast
 
@@ -16,31 +17,31 @@ REFERENCES = {"gpu": ("JAX scan", "PyTorch graph", "PyTorch eager"), "cpu": ("Py
 WIDTH, COLUMN, PLAN, CASE = 80, 7, 11, 16  # of the table: all, of a time, of a plan, of batch and optimizer
 
 
-def best_of_ours(found: dict) -> str | None:
+def best_of_ours(found: dict[str, Any]) -> str | None:
     """The name of the course's fastest contender in a record."""
     ours = {name: each["seconds_a_step"] for name, each in found["contenders"].items() if name.startswith(OURS)}
     return min(ours, key=ours.__getitem__) if ours else None
 
 
-def ratio(found: dict, other: str) -> float | None:
+def ratio(found: dict[str, Any], other: str) -> float | None:
     """How many times as fast as another contender the course's fastest is, in a record; None if one is missing."""
     ours, there = best_of_ours(found), found["contenders"]
     return there[other]["seconds_a_step"] / there[ours]["seconds_a_step"] if ours and other in there else None
 
 
-def reference(records: Sequence[dict], device: str) -> str:
+def reference(records: Sequence[dict[str, Any]], device: str) -> str:
     """The contender to compare with: the first of REFERENCES that ran in any record."""
     ran = {name for found in records for name in found["contenders"]}
     return next((name for name in REFERENCES[device] if name in ran), REFERENCES[device][0])
 
 
-def names_of(records: Sequence[dict]) -> list[str]:
+def names_of(records: Sequence[dict[str, Any]]) -> list[str]:
     """The contenders of the records: the course's, then the others."""
     found = dict.fromkeys(name for each in records for name in each["contenders"])
     return sorted(found, key=lambda name: list(SHORT).index(name) if name in SHORT else -1)
 
 
-def in_words(found: dict) -> str:
+def in_words(found: dict[str, Any]) -> str:
     """A line for each contender of one record, and the reasons why others are missing."""
     there = found["contenders"]
     lines = [f"{'':24} {'a step':>10} {'× PyTorch':>10}  plan"]
@@ -63,7 +64,7 @@ def head(names: Sequence[str], over: str) -> str:
     return f"{first}{columns} {'plan':{PLAN - 1}}{'× ' + short(over):>{COLUMN}}"
 
 
-def line(found: dict, names: Sequence[str], over: str) -> str:
+def line(found: dict[str, Any], names: Sequence[str], over: str) -> str:
     """A record's line: its number and network, batch and optimizer, times, the plan of the fastest of ours, a ratio.
 
     A long network has a line of its own before it.
@@ -79,7 +80,7 @@ def line(found: dict, names: Sequence[str], over: str) -> str:
     return f"{first}{case:{CASE}}{columns} {plan:{PLAN - 1}}{last:>{COLUMN}}"
 
 
-def summary(records: Sequence[dict], names: Sequence[str]) -> list[str]:
+def summary(records: Sequence[dict[str, Any]], names: Sequence[str]) -> list[str]:
     """For each contender that is not ours: the least and the median ratio of our speed to its."""
     lines = []
     for name in names:
@@ -89,7 +90,7 @@ def summary(records: Sequence[dict], names: Sequence[str]) -> list[str]:
         least = min((each for each in records if id(each) in found), key=lambda each: found[id(each)])
         median = statistics.median(found.values())
         lines.append(
-            f"times {name}'s speed: least {three_digits(ratio(least, name))} (row {least.get('row', '–')}), "
+            f"times {name}'s speed: least {three_digits(found[id(least)])} (row {least.get('row', '–')}), "
             f"median {three_digits(median)}, of {len(found)} rows"
         )
     return lines

@@ -28,6 +28,7 @@ from nncourse.cuda.compile import gpu_kernel
 from nncourse.cuda.recording import Recording
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.kernel import Kernel
+from nncourse.kernels.operation import Operation
 from nncourse.model import recorded_steps
 from nncourse.model.data_parallel import Part as Rows
 from nncourse.model.layers import StepPosition
@@ -214,6 +215,7 @@ def step_profile(
             copies = [a.copy() if hasattr(a, "copy") else a for a in arguments]  # some are changed in place
             known[key] = _seconds(partial(function, *copies), place, record)
         result = function(*arguments)
+        assert isinstance(kernel.operation, Operation)
         flops, size = kernel.operation.count(*arguments)
         least = max(flops / limits["matrix"], size / limits["copy"], shortest)
         shape = (result[0] if isinstance(result, tuple) else result).shape

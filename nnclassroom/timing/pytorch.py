@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 from nncourse.calls import ADAM
+
+Tensor = Any  # of PyTorch, which need not be installed
 
 
 def installed(device: str) -> ModuleType | None:
@@ -15,48 +18,61 @@ def installed(device: str) -> ModuleType | None:
     return torch if device == "cpu" or torch.cuda.is_available() else None
 
 
-def counterpart(operation: str, torch: ModuleType) -> Callable | None:
+def counterpart(operation: str, torch: ModuleType) -> Callable[..., Any] | None:
     """A function of tensors that computes the operation in PyTorch's usual way; None if there is none.
 
     Scalar arguments (a learning rate, a number of classes) are passed as Python numbers.
     """
     F, aten = torch.nn.functional, torch.ops.aten
 
-    def convolution(A, W, b, stride, before, after):
+    def convolution(A: Tensor, W: Tensor, b: Tensor, stride: int, before: int, after: int) -> Tensor:
         padded = A if before == after else F.pad(A, (before, after, before, after))
         return F.conv2d(padded, W, b, stride, padding=before if before == after else 0)
 
-    def weight_gradient(D, A, k, stride, before, after):
+    def weight_gradient(D: Tensor, A: Tensor, k: int, stride: int, before: int, after: int) -> Tensor:
         padded = A if before == after else F.pad(A, (before, after, before, after))
         shape, padding = (D.shape[1], A.shape[1], k, k), before if before == after else 0
         return torch.nn.grad.conv2d_weight(padded, shape, D, stride, padding) / len(D)
 
-    def input_gradient(D, W, h_in, w_in, stride, before, after):
+    def input_gradient(D: Tensor, W: Tensor, h_in: int, w_in: int, stride: int, before: int, after: int) -> Tensor:
         if before == after:
             return torch.nn.grad.conv2d_input((len(D), W.shape[1], h_in, w_in), W, D, stride, before)
         padded = len(D), W.shape[1], h_in + before + after, w_in + before + after
         G = torch.nn.grad.conv2d_input(padded, W, D, stride)
         return G[:, :, before : before + h_in, before : before + w_in].contiguous()
 
-    def maxpool_backward(D, places, h_in, w_in, size, stride, padding):
+    def maxpool_backward(
+        D: Tensor, places: Tensor, h_in: int, w_in: int, size: int, stride: int, padding: int
+    ) -> Tensor:
         images = D.new_empty((*D.shape[:2], h_in, w_in))  # only their shape counts
         window = [size] * 2, [stride] * 2, [padding] * 2, [1, 1], False
         return aten.max_pool2d_with_indices_backward(D, images, *window, places.long())
 
-    def averagepool_backward(D, h_in, w_in, size, stride):
+    def averagepool_backward(D: Tensor, h_in: int, w_in: int, size: int, stride: int) -> Tensor:
         images = D.new_empty((*D.shape[:2], h_in, w_in))
         return aten.avg_pool2d_backward(D, images, [size] * 2, [stride] * 2, [0, 0], False, True, None)
 
-    def batchnorm(A, mean, variance, gamma, beta, epsilon):
+    def batchnorm(A: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
         return F.batch_norm(A, mean, variance, gamma, beta, eps=epsilon)
 
-    def batchnorm_gradients(D, A, mean, variance, epsilon):
+    def batchnorm_gradients(
+        D: Tensor, A: Tensor, mean: Tensor, variance: Tensor, epsilon: float
+    ) -> tuple[Tensor, Tensor]:
         scale = (variance + epsilon).rsqrt()
         mask = [False, True, True]
         found = aten.native_batch_norm_backward(D, A, None, None, None, mean, scale, True, epsilon, mask)
         return found[1] / len(D), found[2] / len(D)
 
-    def batchnorm_backward(D, A, mean, variance, gamma, dgamma, dbeta, epsilon):
+    def batchnorm_backward(
+        D: Tensor,
+        A: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        gamma: Tensor,
+        dgamma: Tensor,
+        dbeta: Tensor,
+        epsilon: float,
+    ) -> Tensor:
         scale = (variance + epsilon).rsqrt()
         if D.is_cuda:
             numbers = torch.tensor([A.numel() // len(mean)], dtype=torch.int32, device=D.device)
@@ -67,20 +83,31 @@ def counterpart(operation: str, torch: ModuleType) -> Callable | None:
         means = (dbeta[channels] + normal * dgamma[channels]) / (A.shape[2] * A.shape[3])
         return (gamma * scale)[channels] * (D - means)
 
-    def adam(W, G, M, V, rate, c1, c2, beta1=ADAM["beta1"], beta2=ADAM["beta2"], epsilon=ADAM["epsilon"]):
+    def adam(
+        W: Tensor,
+        G: Tensor,
+        M: Tensor,
+        V: Tensor,
+        rate: float,
+        c1: float,
+        c2: float,
+        beta1: float = ADAM["beta1"],
+        beta2: float = ADAM["beta2"],
+        epsilon: float = ADAM["epsilon"],
+    ) -> tuple[Tensor, Tensor, Tensor]:
         M.lerp_(G, 1 - beta1)
         V.mul_(beta2).addcmul_(G, G, value=1 - beta2)
         return W.addcdiv_(M, (V / c2).sqrt_().add_(epsilon), value=-rate / c1), M, V
 
-    def momentum(W, G, V, rate, momentum):
+    def momentum(W: Tensor, G: Tensor, V: Tensor, rate: float, momentum: float) -> tuple[Tensor, Tensor]:
         V.mul_(momentum).add_(G)
         return W.sub_(V, alpha=rate), V
 
-    def rmsprop(W, G, V, rate, beta, epsilon):
+    def rmsprop(W: Tensor, G: Tensor, V: Tensor, rate: float, beta: float, epsilon: float) -> tuple[Tensor, Tensor]:
         V.mul_(beta).addcmul_(G, G, value=1 - beta)
         return W.addcdiv_(G, V.sqrt().add_(epsilon), value=-rate), V
 
-    def adagrad(W, G, V, rate, epsilon):
+    def adagrad(W: Tensor, G: Tensor, V: Tensor, rate: float, epsilon: float) -> tuple[Tensor, Tensor]:
         V.addcmul_(G, G)
         return W.addcdiv_(G, V.sqrt().add_(epsilon), value=-rate), V
 

@@ -131,10 +131,10 @@ def run(options: Namespace) -> int:
     height, _, width = options.size.partition("x")
     if not (height.isdecimal() and width.isdecimal() and len(options.size) < 12):
         raise CourseError(f"wanted --size HEIGHTxWIDTH, such as 148x197; got {options.size!r}")
-    names = "network", "runs", "epochs", "batch_sizes", "learning_rate", "images", "seed", "cpu_steps"
+    names: tuple[str, ...] = "network", "runs", "epochs", "batch_sizes", "learning_rate", "images", "seed", "cpu_steps"
     names += "validation", "validate_every", "validation_batch", "cpu_share", "slow", "send", "pause", "threads"
-    sides = {"height": int(height), "width": int(width)}
-    plan = experiment.Plan(**{name: getattr(options, name) for name in names}, **sides)
+    given = {name: getattr(options, name) for name in names}
+    plan = experiment.Plan(**given, height=int(height), width=int(width))
     wanted = experiment.parsed_devices(options.devices)
     begin = functools.partial(runs.begin, plan.network, patience=options.patience)
     status = runs.run_all(plan, wanted, options.out, begin, functools.partial(print, flush=True), options.limit)

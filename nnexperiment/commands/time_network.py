@@ -6,6 +6,7 @@ from nnclassroom.commands import networks
 from nnclassroom.commands.time import BATCH
 from nnclassroom.timing import neighbours, network_records
 from nncourse import device, threads
+from nncourse.backend import Backend
 from nncourse.errors import CourseError
 from nncourse.model.network import make_network
 from nnexperiment.trainers import networks as timed
@@ -39,7 +40,7 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _backends(options: Namespace) -> dict:
+def _backends(options: Namespace) -> dict[str, Backend]:
     """The backend that the options name, else cuda, or numpy and numba."""
     names = [options.backend]
     if not options.backend:

@@ -1,17 +1,20 @@
 """Training with JAX: one compiled function for an epoch, lax.scan over the batches. See training.py."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from nncourse.model.image_layers import AveragePool, Convolution, Flatten, GlobalAveragePool, MaxPool
-from nncourse.model.layers import Dense, views
+from nncourse.model.layers import Dense, Layer, views
 from nncourse.model.network import COSTS
-from nnexperiment.trainers.training import Problem, Trainer, timed, written_out
+from nnexperiment.trainers.training import Problem, Tensor, Trainer, timed, written_out
+
+State = tuple[Any, ...]  # parameters, what the optimizer remembers of each, and the number of steps
 
 
-def scan(platform: str, pool: Callable | None = None) -> Callable[[Problem], Trainer]:
+def scan(platform: str, pool: Callable[..., Tensor] | None = None) -> Callable[[Problem], Trainer]:
     """`pool`: pooled_by_windows or pooled_by_shape, for all max-pools; by default the second where it fits."""
 
     def make(problem: Problem) -> Trainer:
@@ -25,8 +28,8 @@ def scan(platform: str, pool: Callable | None = None) -> Callable[[Problem], Tra
         rest = tuple(array[whole * problem.batch :] for array in (X, Y))
         X, Y = (by_batches(array, problem.batch) for array in (X, Y))
         epoch = jax_epoch(jax, problem, pool)
-        parts: dict[int, tuple] = {}
-        state: tuple = ()
+        parts: dict[int, tuple[Any, ...]] = {}
+        state: State = ()
 
         def begin() -> None:
             nonlocal state
@@ -38,7 +41,7 @@ def scan(platform: str, pool: Callable | None = None) -> Callable[[Problem], Tra
             nonlocal state
             state = jax.block_until_ready(epoch(state, *part(steps)))
 
-        def part(steps: int) -> tuple:
+        def part(steps: int) -> tuple[Any, ...]:
             if steps not in parts:
                 parts.clear()
                 some = (X, Y) if steps >= whole else (X[:steps], Y[:steps])
@@ -55,12 +58,12 @@ def scan(platform: str, pool: Callable | None = None) -> Callable[[Problem], Tra
     return make
 
 
-def by_batches(array, batch: int):
+def by_batches(array: Tensor, batch: int) -> Tensor:
     whole = len(array) // batch
     return array[: whole * batch].reshape(whole, batch, *array.shape[1:])
 
 
-def jax_epoch(jax, problem: Problem, pool: Callable | None) -> Callable:
+def jax_epoch(jax: Any, problem: Problem, pool: Callable[..., Tensor] | None) -> Callable[..., State]:
     """epoch(state, X, Y, rest) -> state; X and Y are (batches, batch, …), `rest` is (X, Y) of the last batch or ().
 
     The memory of the state is used again for the new one.
@@ -68,7 +71,7 @@ def jax_epoch(jax, problem: Problem, pool: Callable | None) -> Callable:
     outputs, cost = outputs_of(jax, problem, pool), cost_of(jax, problem)
     move = written_out(jax.numpy, problem.optimizer, problem.rate)
 
-    def step(state, one):
+    def step(state: State, one: tuple[Tensor, Tensor]) -> tuple[State, None]:
         parameters, kept, taken = state
         X, Y = one
         gradients = jax.grad(lambda parameters: cost(outputs(parameters, X), Y))(parameters)
@@ -76,14 +79,14 @@ def jax_epoch(jax, problem: Problem, pool: Callable | None) -> Callable:
         moved = [move(W, G, own, taken) for W, G, own in zip(parameters, gradients, kept, strict=True)]
         return ([W for W, _ in moved], [list(own) for _, own in moved], taken), None
 
-    def epoch(state, X, Y, rest):
+    def epoch(state: State, X: Tensor, Y: Tensor, rest: tuple[Tensor, ...]) -> State:
         state = jax.lax.scan(step, state, (X, Y))[0]
         return step(state, rest)[0] if rest else state
 
     return jax.jit(epoch, donate_argnums=0)
 
 
-def outputs_of(jax, problem: Problem, pool: Callable | None) -> Callable:
+def outputs_of(jax: Any, problem: Problem, pool: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
     """outputs(parameters, X): those of the last layer; Z where the cost is computed from Z.
 
     Raises ValueError for a layer without a counterpart.
@@ -95,7 +98,7 @@ def outputs_of(jax, problem: Problem, pool: Callable | None) -> Callable:
         names[-1] = ""
     activations = [activation(jax, name) if name else None for name in names]
 
-    def outputs(parameters, A):
+    def outputs(parameters: Sequence[Tensor], A: Tensor) -> Tensor:
         left = iter(parameters)
         for work, count, act in zip(works, counts, activations, strict=True):
             A = work(A, *(next(left) for _ in range(count)))
@@ -105,7 +108,7 @@ def outputs_of(jax, problem: Problem, pool: Callable | None) -> Callable:
     return outputs
 
 
-def layer_of(jax, layer, pool: Callable | None) -> Callable:
+def layer_of(jax: Any, layer: Layer, pool: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
     """work(A, *parameters) of a layer, without its activation."""
     lax = jax.lax
     match layer:
@@ -114,7 +117,7 @@ def layer_of(jax, layer, pool: Callable | None) -> Callable:
         case Convolution():
             stride, padding = (layer.stride,) * 2, ((layer.before, layer.after),) * 2
 
-            def convolved(A, W, b=None):
+            def convolved(A: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
                 Z = lax.conv_general_dilated(A, W, stride, padding)
                 return Z if b is None else Z + b[:, None, None]
 
@@ -123,8 +126,8 @@ def layer_of(jax, layer, pool: Callable | None) -> Callable:
             pooled = pool or (pooled_by_shape if layer.is_side_by_side else pooled_by_windows)
             return lambda A: pooled(jax, A, layer)
         case AveragePool():
-            window, stride = ((1, 1, side, side) for side in (layer.size, layer.stride))
-            return lambda A: lax.reduce_window(A, 0.0, lax.add, window, stride, "VALID") / layer.size**2
+            window, strides = ((1, 1, side, side) for side in (layer.size, layer.stride))
+            return lambda A: lax.reduce_window(A, 0.0, lax.add, window, strides, "VALID") / layer.size**2
         case GlobalAveragePool():
             return lambda A: A.mean(axis=(2, 3))
         case Flatten():
@@ -132,13 +135,13 @@ def layer_of(jax, layer, pool: Callable | None) -> Callable:
     raise ValueError(f"no counterpart of {layer}")
 
 
-def pooled_by_windows(jax, A, layer: MaxPool):
+def pooled_by_windows(jax: Any, A: Tensor, layer: MaxPool) -> Tensor:
     window, stride = ((1, 1, side, side) for side in (layer.size, layer.stride))
     padding = ((0, 0), (0, 0), *((layer.padding,) * 2,) * 2)
     return jax.lax.reduce_window(A, -np.inf, jax.lax.max, window, stride, padding)
 
 
-def pooled_by_shape(jax, A, layer: MaxPool):
+def pooled_by_shape(jax: Any, A: Tensor, layer: MaxPool) -> Tensor:
     """The maximum over two axes of reshaped images: faster on an H200 than windows, which must lie side by side.
 
     Of equal pixels in a window each gets a share of the gradient: where their surroundings are equal, all is one.
@@ -149,7 +152,7 @@ def pooled_by_shape(jax, A, layer: MaxPool):
     return cells.max(axis=(3, 5))
 
 
-def activation(jax, name: str) -> Callable:
+def activation(jax: Any, name: str) -> Callable[[Tensor], Tensor]:
     nn = jax.nn
     known = {
         "identity": lambda z: z, "sigmoid": nn.sigmoid, "tanh": jax.numpy.tanh, "relu": nn.relu,
@@ -160,7 +163,7 @@ def activation(jax, name: str) -> Callable:
     return known[name]
 
 
-def cost_of(jax, problem: Problem) -> Callable:
+def cost_of(jax: Any, problem: Problem) -> Callable[[Tensor, Tensor], Tensor]:
     """cost(outputs, Y), where outputs are those of outputs_of()."""
     return {
         "mse": lambda A, Y: ((A - Y) ** 2).sum() / (2 * len(A)),

@@ -29,7 +29,9 @@ def problem_of(network: Network, batch: int, optimizer: Optimizer, device: str, 
     return drawn(network, batch, optimizer, batch * max(least, steps))
 
 
-def contenders(device: str, backends: dict[str, Any], threads: int | None = None) -> dict[str, Callable]:
+def contenders(
+    device: str, backends: dict[str, Any], threads: int | None = None
+) -> dict[str, Callable[[Problem], Trainer]]:
     """make(problem) -> Trainer of each contender. `backends`: ours, by name. On a CPU `threads` is for all but JAX."""
     ours = {OURS + name: own(backend, threads) for name, backend in backends.items()}
     if device == "cpu":
@@ -57,7 +59,9 @@ def seconds_a_step(trainer: Trainer, steps: int) -> float:
     return trainer.train(steps) / steps
 
 
-def prepared(name: str, make: Callable[[Problem], Trainer], problem: Problem, device: str, check: bool) -> tuple:
+def prepared(
+    name: str, make: Callable[[Problem], Trainer], problem: Problem, device: str, check: bool
+) -> tuple[Trainer, int]:
     """A contender that is compiled and warm, and the steps to time. Raises DisagreesError if its steps are wrong."""
     trainer = make(problem)
     if check:
@@ -67,7 +71,9 @@ def prepared(name: str, make: Callable[[Problem], Trainer], problem: Problem, de
     return trainer, steps
 
 
-def compare(problem: Problem, makers: dict[str, Callable], device: str, rounds: int) -> dict:
+def compare(
+    problem: Problem, makers: dict[str, Callable[[Problem], Trainer]], device: str, rounds: int
+) -> dict[str, Any]:
     """The record of contenders that are timed in turn, round by round, in this process."""
     ready, left_out = {}, not_installed(makers)
     for name, make in makers.items():
@@ -85,7 +91,7 @@ def compare(problem: Problem, makers: dict[str, Callable], device: str, rounds: 
     return record(times, {name: {"steps": steps} | trainer.facts for name, (trainer, steps) in ready.items()}, left_out)
 
 
-def record(times: dict[str, list[float]], facts: dict[str, dict], left_out: dict[str, str]) -> dict:
+def record(times: dict[str, list[float]], facts: dict[str, dict[str, Any]], left_out: dict[str, str]) -> dict[str, Any]:
     """Seconds a step of each round, the facts of each contender, and why others are missing."""
     there = {name: {"seconds_a_step": min(rounds), "rounds": rounds} | facts[name] for name, rounds in times.items()}
     return {"contenders": there, "left_out": left_out}

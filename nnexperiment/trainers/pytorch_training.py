@@ -3,19 +3,23 @@
 Adam is the one that PyTorch fuses into one kernel; cuDNN's kernels are chosen by timing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil, prod
 from typing import Any
 
 import numpy as np
 
 from nncourse.model.image_layers import AveragePool, Convolution, Flatten, GlobalAveragePool, MaxPool
-from nncourse.model.layers import Dense
+from nncourse.model.layers import Dense, Layer
 from nncourse.model.network import COSTS, Network
 from nncourse.model.optimizers import SGD, AdaGrad, Adam, RMSProp
 from nncourse.model.residual import Residual
 from nncourse.model.resnet import to_torchvision
-from nnexperiment.trainers.training import CHECKED, Problem, Trainer, timed, written_out
+from nnexperiment.trainers.training import CHECKED, Problem, Tensor, Trainer, timed, written_out
+
+Module = Any  # of PyTorch
+Forget = Callable[[], None]
+Steps = tuple[Callable[[Tensor, Tensor], None], Forget]  # step(X, targets), forget()
 
 
 def eager(device: str, channels_last: bool = False, threads: int | None = None) -> Callable[[Problem], Trainer]:
@@ -39,7 +43,9 @@ def eager(device: str, channels_last: bool = False, threads: int | None = None) 
     return make
 
 
-def graph(make_step: Callable, device: str = "cuda", channels_last: bool = False) -> Callable:
+def graph(
+    make_step: Callable[..., Steps], device: str = "cuda", channels_last: bool = False
+) -> Callable[[Problem], Trainer]:
     """Whole steps, CHECKED in one CUDA graph; what is left of an epoch in graphs of one step.
 
     make_step is eager_step, compiled_step or compiled_update_step. Batches are copied to a graph's input arrays before
@@ -53,7 +59,7 @@ def graph(make_step: Callable, device: str = "cuda", channels_last: bool = False
         for count, size in dict.fromkeys([(1, batch), (1, len(X) % batch or batch), (CHECKED, batch)]):
             inputs, outputs = (places(torch, array, count, size) for array in (X, targets))
 
-            def take_steps(batches=(inputs[1], outputs[1])) -> None:
+            def take_steps(batches: tuple[Sequence[Tensor], ...] = (inputs[1], outputs[1])) -> None:
                 for x, y in zip(*batches, strict=True):
                     step(as_images(x, channels_last), y)
 
@@ -77,7 +83,7 @@ def graph(make_step: Callable, device: str = "cuda", channels_last: bool = False
     return make
 
 
-def prepared(problem: Problem, device: str, channels_last: bool = False) -> tuple:
+def prepared(problem: Problem, device: str, channels_last: bool = False) -> tuple[Any, Module, Tensor, Tensor]:
     """torch, the network as modules, samples (channels last if asked for) and targets on the device."""
     import torch
 
@@ -92,17 +98,17 @@ def prepared(problem: Problem, device: str, channels_last: bool = False) -> tupl
     return torch, network, X, torch.from_numpy(problem.Y.argmax(axis=1) if labels else problem.Y).to(device)
 
 
-def as_images(X, channels_last: bool):
+def as_images(X: Tensor, channels_last: bool) -> Tensor:
     """Samples as a convolution takes them, wherever the channels lie in memory."""
     return X.permute(0, 3, 1, 2) if channels_last else X
 
 
-def wait(torch, device: str) -> None:
+def wait(torch: Any, device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
 
 
-def trainer(torch, network, problem: Problem, train: Callable, forget: Callable) -> Trainer:
+def trainer(torch: Any, network: Module, problem: Problem, train: Callable[[int], None], forget: Forget) -> Trainer:
     def begin() -> None:
         load(torch, network, problem.network)
         forget()
@@ -111,7 +117,7 @@ def trainer(torch, network, problem: Problem, train: Callable, forget: Callable)
     return Trainer(begin, timed(train), lambda: flat(torch, network))
 
 
-def places(torch, array, count: int, size: int) -> tuple:
+def places(torch: Any, array: Tensor, count: int, size: int) -> tuple[Tensor, Sequence[Tensor]]:
     """Memory for `count` batches of `size` rows of `array`: all of it as (count, numbers), and each batch.
 
     Each batch begins at a multiple of 16 bytes, otherwise PyTorch's compiled code would copy it again.
@@ -122,7 +128,7 @@ def places(torch, array, count: int, size: int) -> tuple:
     return window, window.unflatten(1, (size, *array.shape[1:])).unbind()
 
 
-def captured(torch, work: Callable) -> Callable:
+def captured(torch: Any, work: Callable[[], None]) -> Callable[[], None]:
     """A function that replays the launches of work(), which PyTorch requires to be run first on another stream."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -140,7 +146,7 @@ def captured(torch, work: Callable) -> Callable:
 # ---- the network
 
 
-def module(torch, network: Network):
+def module(torch: Any, network: Network) -> Module:
     """The network as PyTorch modules. What its cost computes from Z ends before the output's activation.
 
     Raises ValueError for a layer without a counterpart.
@@ -153,7 +159,7 @@ def module(torch, network: Network):
     return torch.nn.Sequential(*layers)
 
 
-def resnet_module(torch, network: Network):
+def resnet_module(torch: Any, network: Network) -> Module:
     """torchvision's ResNet of the same depth with the network's weights. ImportError without torchvision."""
     import torchvision
 
@@ -167,7 +173,7 @@ def resnet_module(torch, network: Network):
     return model
 
 
-def modules(torch, layer) -> list:
+def modules(torch: Any, layer: Layer) -> list[Module]:
     """A layer without its activation."""
     nn = torch.nn
     match layer:
@@ -191,7 +197,7 @@ def modules(torch, layer) -> list:
     raise ValueError(f"no counterpart of {layer}")
 
 
-def activation(torch, name: str):
+def activation(torch: Any, name: str) -> Module:
     nn = torch.nn
     known = {
         "identity": nn.Identity, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU, "softplus": nn.Softplus,
@@ -202,7 +208,7 @@ def activation(torch, name: str):
     return known[name]()
 
 
-def cost_of(torch, problem: Problem) -> Callable:
+def cost_of(torch: Any, problem: Problem) -> Callable[[Tensor, Tensor], Tensor]:
     """cost(outputs, targets), where outputs are what module() computes."""
     F = torch.nn.functional
     return {
@@ -213,14 +219,14 @@ def cost_of(torch, problem: Problem) -> Callable:
     }[problem.network.cost]
 
 
-def load(torch, modules, network: Network) -> None:
+def load(torch: Any, modules: Module, network: Network) -> None:
     """Copy the network's parameters into the modules' tensors."""
     with torch.no_grad():
         for tensor, value in zip(modules.parameters(), network.parameters, strict=True):
             tensor.copy_(torch.from_numpy(value))
 
 
-def flat(torch, network) -> np.ndarray:
+def flat(torch: Any, network: Module) -> np.ndarray:
     """The modules' parameters as one vector."""
     return torch.cat([tensor.detach().flatten() for tensor in network.parameters()]).cpu().numpy()
 
@@ -228,7 +234,7 @@ def flat(torch, network) -> np.ndarray:
 # ---- steps: functions (torch, network, problem, device) -> step(X, targets), forget()
 
 
-def optimiser_of(torch, network, problem: Problem, device: str) -> tuple:
+def optimiser_of(torch: Any, network: Module, problem: Problem, device: str) -> tuple[Any, Forget]:
     """PyTorch's optimiser, fit for CUDA graphs, and a function that forgets its state."""
     asked, on_gpu = problem.optimizer, device == "cuda"
     common: dict[str, Any] = {"lr": problem.rate, "weight_decay": asked.l2}
@@ -257,12 +263,12 @@ def optimiser_of(torch, network, problem: Problem, device: str) -> tuple:
     return optimiser, forget
 
 
-def eager_step(torch, network, problem: Problem, device: str) -> tuple[Callable, Callable]:
+def eager_step(torch: Any, network: Module, problem: Problem, device: str) -> Steps:
     """With autograd and PyTorch's optimiser."""
     optimiser, forget = optimiser_of(torch, network, problem, device)
     cost = cost_of(torch, problem)
 
-    def step(X, targets) -> None:
+    def step(X: Tensor, targets: Tensor) -> None:
         optimiser.zero_grad()
         cost(network(X), targets).backward()
         optimiser.step()
@@ -270,31 +276,31 @@ def eager_step(torch, network, problem: Problem, device: str) -> tuple[Callable,
     return step, forget
 
 
-def gradient_of(torch, network, problem: Problem) -> Callable:
+def gradient_of(torch: Any, network: Module, problem: Problem) -> Callable[..., Sequence[Tensor]]:
     """gradient(values, X, targets): that of all parameters, at these values of theirs."""
     names, cost = [name for name, _ in network.named_parameters()], cost_of(torch, problem)
 
-    def cost_at(values, X, targets):
+    def cost_at(values: Sequence[Tensor], X: Tensor, targets: Tensor) -> Tensor:
         return cost(torch.func.functional_call(network, dict(zip(names, values, strict=True)), (X,)), targets)
 
     return lambda values, X, targets: torch.func.grad(cost_at)(values, X, targets)
 
 
-def compiled_for_batches(torch, work: Callable, problem: Problem, compiler: str) -> Callable:
+def compiled_for_batches(torch: Any, work: Callable[..., Any], problem: Problem, compiler: str) -> Callable[..., Any]:
     """work(X, targets, …), compiled for whole batches, and as it is for a smaller one."""
     torch.compiler.reset()  # of one function it keeps only some versions
     compiled = torch.compile(work, backend=compiler, dynamic=False)
     return lambda X, *others: (compiled if len(X) == problem.batch else work)(X, *others)
 
 
-def compiled_step(torch, network, problem: Problem, device: str, compiler: str = "inductor") -> tuple:
+def compiled_step(torch: Any, network: Module, problem: Problem, device: str, compiler: str = "inductor") -> Steps:
     """The gradient compiled, then PyTorch's optimiser."""
     optimiser, forget = optimiser_of(torch, network, problem, device)
     gradient, parameters = gradient_of(torch, network, problem), list(network.parameters())
     values = [tensor.detach() for tensor in parameters]  # the same memory
     compiled = compiled_for_batches(torch, lambda X, Y, values: gradient(values, X, Y), problem, compiler)
 
-    def step(X, targets) -> None:
+    def step(X: Tensor, targets: Tensor) -> None:
         for tensor, G in zip(parameters, compiled(X, targets, values), strict=True):
             tensor.grad = G
         optimiser.step()
@@ -302,14 +308,18 @@ def compiled_step(torch, network, problem: Problem, device: str, compiler: str =
     return step, forget
 
 
-def compiled_update_step(torch, network, problem: Problem, device: str, compiler: str = "inductor") -> tuple:
+def compiled_update_step(
+    torch: Any, network: Module, problem: Problem, device: str, compiler: str = "inductor"
+) -> Steps:
     """The gradient and the update, written out, compiled as one function."""
     gradient, move = gradient_of(torch, network, problem), written_out(torch, problem.optimizer, problem.rate)
     values = [tensor.detach() for tensor in network.parameters()]
     state = [[torch.zeros_like(tensor) for _ in problem.optimizer.remembers] for tensor in values]
     taken = torch.zeros((), device=device)
 
-    def take(X, targets, values, state, taken) -> None:
+    def take(
+        X: Tensor, targets: Tensor, values: Sequence[Tensor], state: Sequence[Sequence[Tensor]], taken: Tensor
+    ) -> None:
         taken.add_(1)
         for value, G, kept in zip(values, gradient(values, X, targets), state, strict=True):
             moved, remembered = move(value, G, kept, taken)

@@ -10,7 +10,7 @@ device.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, log
@@ -31,6 +31,9 @@ CHECKED = 20  # steps after which parameters are compared; also the number of st
 # Relative to the change of the parameters. Errors: float32 1e-6 to 1e-5, more where rounding decides which pixel of a
 # window is the largest; with pixels rounded as TF32 does at least 3e-3.
 TOLERANCE = 5e-4
+
+
+Tensor = Any  # an array of PyTorch or of JAX
 
 
 class DisagreesError(Exception):
@@ -134,7 +137,9 @@ def own(backend: Any, threads: int | None = None, **options: Any) -> Callable[[P
     def make(problem: Problem) -> Trainer:
         chosen = choose(backend) if isinstance(backend, str) else backend
         network = problem.network.with_flat_parameters(problem.parameters.copy())
-        optimizers, orders, facts = [problem.new_optimizer], {}, {}
+        optimizers = [problem.new_optimizer]
+        orders: dict[int, list[np.ndarray]] = {}
+        facts: dict[str, Any] = {}
 
         def begin() -> None:
             network.flat_parameters[...] = problem.parameters
@@ -165,13 +170,13 @@ def own(backend: Any, threads: int | None = None, **options: Any) -> Callable[[P
     return make
 
 
-def written_out(xp: ModuleType, optimizer: Optimizer, rate: float) -> Callable:
+def written_out(xp: ModuleType, optimizer: Optimizer, rate: float) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:
     """move(W, G, state, t) -> (W, state): what an optimizer does in its step t to one array, with torch or jax.numpy.
 
     t is an array with one number; `state` has an array for each of optimizer.remembers.
     """
 
-    def move(W, G, state, t):
+    def move(W: Tensor, G: Tensor, state: Sequence[Tensor], t: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         G = G + optimizer.l2 * W if optimizer.l2 else G
         match optimizer:
             case SGD(momentum=0):
