@@ -73,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     registered.here()
 
     if config.option.tier not in ("", *tiers.TIERS):
-        raise pytest.UsageError(f"--tier: wanted one of {', '.join(tiers.TIERS)}, got {config.option.tier!r}")
+        raise pytest.UsageError(f"--tier: expected one of {', '.join(tiers.TIERS)}, got {config.option.tier!r}")
     files = [path.relative_to(ROOT).as_posix() for path in _named(config) if path.is_file() and ROOT in path.parents]
     config.stash[CHOICE] = tiers.choose(ROOT, config.option.tier, files)
 

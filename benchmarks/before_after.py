@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
     if not (options.old / "nncourse" / "__init__.py").is_file():
-        parser.error(f"wanted a folder with nncourse/ in it, the other package; got {options.old}")
+        parser.error(f"expected a folder with nncourse/ in it, the other package; got {options.old}")
     found = compare(options.device, options.old.resolve(), options.rounds or ROUNDS[options.device], options.cases)
     print("\n".join(lines(found["seconds"], found["left_out"])))
     if options.out:

@@ -226,7 +226,7 @@ def attempt(name: str, prepare: Callable, reference, work: dict, left_out: dict[
         if error <= TOLERANCE:
             work[name] = compute
         else:
-            left_out[name] = f"wrong: off by {error:.1e}; wanted at most {TOLERANCE:.0e}"
+            left_out[name] = f"wrong: off by {error:.1e}; expected at most {TOLERANCE:.0e}"
     except Exception as error:  # libraries may raise anything; the others are still of interest
         left_out[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
 

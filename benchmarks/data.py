@@ -16,7 +16,7 @@ def data_folder(name: str) -> Path:
     root = os.environ.get("NNCOURSE_DATA")
     folder = Path(root or "") / name
     if not root or not folder.is_dir():
-        raise FailedError(f"wanted NNCOURSE_DATA to name a folder with {name}/; got {root or 'nothing'}")
+        raise FailedError(f"expected NNCOURSE_DATA to name a folder with {name}/; got {root or 'nothing'}")
     return folder
 
 

@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     processes = max(options.counts or (there or 2,))
     if there and processes > there:
-        print(f"benchmarks.devices_gpu: wanted {processes} GPUs, there are {there}", file=sys.stderr)
+        print(f"benchmarks.devices_gpu: expected {processes} GPUs, there are {there}", file=sys.stderr)
         return 2
     counts = options.counts or tuple(dict.fromkeys([*(k for k in (2, 4, 8) if k < processes), processes]))
     small = {"batch": 2, "depth": 18, "height": 17, "width": 20, "rounds": 1, "seconds": 0.01} if options.quick else {}

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="the results (default, for a whole run and --merge: results/gpu.json)")
     options = parser.parse_args(arguments)
     if options.merge and options.quick:
-        parser.error("wanted --merge or --quick, got both: small sizes are not merged")
+        parser.error("expected --merge or --quick, got both: small sizes are not merged")
     whole = set(options.only) == set(PARTS) and not options.quick
     out = options.out or (RESULTS / "gpu.json" if whole or options.merge else None)
     if out:
@@ -67,7 +67,7 @@ def parts_of(text: str) -> list[str]:
     """The parts of "digits,convolutions"."""
     asked = text.split(",")
     if unknown := [name for name in asked if name not in PARTS]:
-        raise argparse.ArgumentTypeError(f"wanted some of {','.join(PARTS)}; got {','.join(unknown)}")
+        raise argparse.ArgumentTypeError(f"expected some of {','.join(PARTS)}; got {','.join(unknown)}")
     return asked
 
 

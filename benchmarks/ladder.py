@@ -51,7 +51,7 @@ def refuse_wrong(name: str, result, reference) -> None:
     """Raise WrongResultError unless the result equals the reference up to rounding."""
     error = float(((result - reference) ** 2).sum() / (reference**2).sum()) ** 0.5
     if not error <= TOLERANCE:
-        raise WrongResultError(f"dense_forward ({name}) is off by {error:.1e}; wanted at most {TOLERANCE:.0e}")
+        raise WrongResultError(f"dense_forward ({name}) is off by {error:.1e}; expected at most {TOLERANCE:.0e}")
 
 
 def records(side: int, seconds: dict[str, list[float]], limit: float) -> list[dict]:

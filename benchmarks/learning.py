@@ -68,7 +68,7 @@ def digits(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "o
                     learning_rate=make_schedule(schedule, rate), seed=seed, plan=kernel, after=History(before=done),
                 )  # fmt: skip
                 if history.plan != kernel:
-                    raise FailedError(f"wanted epochs by {kernel}, got {history.plan}: {history.note}")
+                    raise FailedError(f"expected epochs by {kernel}, got {history.plan}: {history.note}")
                 done, seconds = stop, seconds + history.seconds
                 outputs = network.predict(X_test, backend)
                 right = outputs.argmax(axis=1) == backend.to_device(labels)
@@ -80,7 +80,7 @@ def digits(seeds: int, epochs: int, backend_name: str = "cuda", kernel: str = "o
 def refuse_slow(epoch) -> None:
     """Raise FailedError if an epoch on the GPU takes as long as with separate operations."""
     if epoch.seconds > SLOW:
-        raise FailedError(f"epoch {epoch.number} took {epoch.seconds:.1f} s; wanted less than {SLOW:.0f} s")
+        raise FailedError(f"epoch {epoch.number} took {epoch.seconds:.1f} s; expected less than {SLOW:.0f} s")
 
 
 BACKENDS = (("numpy", None), ("numba", None), ("cuda", "one_kernel"))  # and the plan, or the first that fits

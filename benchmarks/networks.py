@@ -61,9 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
     add("--out", type=Path, default=saved.RESULTS, metavar="FOLDER", help="of the results (default: results/)")
     options = parser.parse_args(arguments)
     if options.rounds < 1:
-        parser.error(f"wanted --rounds of at least 1, got {options.rounds}")
+        parser.error(f"expected --rounds of at least 1, got {options.rounds}")
     if len(options.compile) > MOST_COMPILED:
-        parser.error(f"wanted at most {MOST_COMPILED} rows to compile, got {len(options.compile)}")
+        parser.error(f"expected at most {MOST_COMPILED} rows to compile, got {len(options.compile)}")
     from nncourse import device as devices
     from nncourse.backend import DEVICES
 
@@ -73,14 +73,14 @@ def main(arguments: list[str] | None = None) -> int:
     saved.refuse_out(parser, options.out / "networks.json")
     rows = chosen(options)
     if not rows:
-        parser.error(f"wanted rows of {LIST.name}, 1 to {len(listed())}; got none that --rows and --only name")
+        parser.error(f"expected rows of {LIST.name}, 1 to {len(listed())}; got none that --rows and --only name")
     backends = options.backend.split(",") if options.backend else ["cuda"] if device == "gpu" else ["numpy", "numba"]
     if device == "gpu" and options.naive:
         backends.append(NAIVE)
     for name in backends:
         if name != NAIVE and (DEVICES.get(name) != device or name == "loops"):
             there = ", ".join(each for each, place in DEVICES.items() if place == device and each != "loops")
-            parser.error(f"wanted --backend for the {device.upper()}, some of {there}; got {name}")
+            parser.error(f"expected --backend for the {device.upper()}, some of {there}; got {name}")
     try:
         return run(rows, device, backends, options)
     except workers.FailedError as error:
@@ -180,7 +180,7 @@ def numbers(text: str) -> list[int]:
     found = []
     for part in text.split(","):
         if not (ends := re.fullmatch(r"(\d+)(?:-(\d+))?", part)):
-            raise argparse.ArgumentTypeError(f"wanted numbers such as 3-5,9; got {text}")
+            raise argparse.ArgumentTypeError(f"expected numbers such as 3-5,9; got {text}")
         found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
     return found
 

@@ -138,7 +138,7 @@ def refuse_wrong(name: str, result: Any, exact: Any, factors: str) -> float:
     """The largest error over the root mean square. Raises WrongResultError if these factors do not explain it."""
     error = float(abs(result - exact).max()) / float((exact**2).mean()) ** 0.5
     if not error <= (most := max(1e-4, 2.0 ** (3 - BITS[factors]))):
-        raise WrongResultError(f"dense_forward ({name}) is off by {error:.1e}; wanted at most {most:.0e}")
+        raise WrongResultError(f"dense_forward ({name}) is off by {error:.1e}; expected at most {most:.0e}")
     return error
 
 

@@ -26,14 +26,16 @@ class Edition:
         """A Markdown file by its path in the repository. CourseError if the language lacks it."""
         path = self.texts / name
         if not path.is_file():
-            raise CourseError(f"{path}: wanted this text in the language {self.language!r}; it is not there")
+            raise CourseError(f"{path}: expected this text in the language {self.language!r}; it is not there")
         return path.read_text("utf-8")
 
     def words(self) -> ModuleType:
         """The book's own words."""
         path = self.texts / "book" / "words.py"
         if not path.is_file():
-            raise CourseError(f"{path}: wanted the book's words in the language {self.language!r}; they are not there")
+            raise CourseError(
+                f"{path}: expected the book's words in the language {self.language!r}; they are not there"
+            )
         specification = importlib.util.spec_from_file_location(f"book_words_{self.language}", path)
         assert specification and specification.loader
         module = importlib.util.module_from_spec(specification)
@@ -50,7 +52,7 @@ def edition(language: str, notebooks: Path | None = None, texts: Path | None = N
     notebooks = notebooks or ROOT / "notebooks" / ("" if english else language)
     texts = texts or (ROOT if english else ROOT / "build" / "texts" / language)
     if not any(notebooks.glob("*.ipynb")):
-        raise CourseError(f"{notebooks}: wanted the notebooks in the language {language!r}; there are none")
+        raise CourseError(f"{notebooks}: expected the notebooks in the language {language!r}; there are none")
     return Edition(language, notebooks, texts)
 
 

@@ -38,7 +38,7 @@ def checked(
     refuse_unlaunchable(tuple(grid), tuple(block), shared_bytes, where)
     if len(arguments) != len(declared):
         names = ", ".join(map(str, declared))
-        raise UserError(f"{where}: wanted {len(declared)} arguments ({names}), got {len(arguments)}")
+        raise UserError(f"{where}: expected {len(declared)} arguments ({names}), got {len(arguments)}")
     return [
         _array(value, parameter, where) if parameter.pointer else _scalar(value, parameter, where)
         for value, parameter in zip(arguments, declared, strict=True)
@@ -50,32 +50,32 @@ def refuse_unlaunchable(grid: tuple[int, ...], block: tuple[int, ...], shared_by
     """UserError if no GPU accepts this grid, block or amount of shared memory."""
     for name, sizes, limits in (("grid", grid, GRID_LIMITS), ("block", block, BLOCK_LIMITS)):
         if not 1 <= len(sizes) <= 3:
-            raise UserError(f"{where}: wanted a {name} of 1 to 3 numbers such as (4, 2), got {sizes}")
+            raise UserError(f"{where}: expected a {name} of 1 to 3 numbers such as (4, 2), got {sizes}")
         for axis, size, limit in zip("xyz", sizes, limits, strict=False):
             if not isinstance(size, numbers.Integral) or not 1 <= size <= limit:
-                raise UserError(f"{where}: wanted {name} {axis} from 1 to {limit}, got {size!r} in {sizes}")
+                raise UserError(f"{where}: expected {name} {axis} from 1 to {limit}, got {size!r} in {sizes}")
     if math.prod(block) > MOST_THREADS:
         raise UserError(
-            f"{where}: wanted at most {MOST_THREADS} threads in a block, got {block}, which are {math.prod(block)}"
+            f"{where}: expected at most {MOST_THREADS} threads in a block, got {block}, which are {math.prod(block)}"
         )
     if not 0 <= shared_bytes <= MOST_SHARED:
-        raise UserError(f"{where}: wanted 0 to {MOST_SHARED} bytes of dynamic shared memory, got {shared_bytes}")
+        raise UserError(f"{where}: expected 0 to {MOST_SHARED} bytes of dynamic shared memory, got {shared_bytes}")
 
 
 def _array(value: Any, parameter: Parameter, where: str) -> Any:
     """Return `value` unchanged; raise UserError unless it is a C-contiguous array of the declared type."""
     wanted = parameter.dtype
     if not _is_array(type(value)):
-        raise UserError(f"{where}: wanted an array of {wanted} for {parameter.name}, got {_described(value)}")
+        raise UserError(f"{where}: expected an array of {wanted} for {parameter.name}, got {_described(value)}")
     if value.dtype != wanted:
         fitting = next((ctype for ctype, name in DTYPES.items() if name == value.dtype.name), None)
         declared = replace(parameter, ctype=fitting) if fitting else "it so"
         ways = f"declare {declared}, or, if the array is yours, use .astype('{wanted}')"
-        raise UserError(f"{where}: wanted {wanted} for {parameter}, got {value.dtype}; {ways}")
+        raise UserError(f"{where}: expected {wanted} for {parameter}, got {value.dtype}; {ways}")
     if not value.flags.c_contiguous:
         raise UserError(
-            f"{where}: wanted contiguous numbers for {parameter.name}, got a view of shape {value.shape} with strides "
-            f"{value.strides}; make a copy: ascontiguousarray({parameter.name})"
+            f"{where}: expected contiguous numbers for {parameter.name}, got a view of shape {value.shape} with "
+            f"strides {value.strides}; make a copy: ascontiguousarray({parameter.name})"
         )
     return value
 
@@ -83,7 +83,7 @@ def _array(value: Any, parameter: Parameter, where: str) -> Any:
 def _scalar(value: Any, parameter: Parameter, where: str) -> np.generic:
     """`value` in the declared type: integers exactly, floats rounded. Raises UserError if it is out of range."""
     if not isinstance(value, (int, numbers.Real, np.bool_)):
-        raise UserError(f"{where}: wanted a number for {parameter}, got {_described(value)}")
+        raise UserError(f"{where}: expected a number for {parameter}, got {_described(value)}")
     low, high = _range(parameter.dtype)
     number: Any = value
     if parameter.dtype.kind == "f":
@@ -91,7 +91,7 @@ def _scalar(value: Any, parameter: Parameter, where: str) -> np.generic:
     else:
         kind, holds = "a whole number", low <= number <= high and number == int(number)
     if not holds:
-        raise UserError(f"{where}: wanted {kind} from {low} to {high} for {parameter}, got {value!r}")
+        raise UserError(f"{where}: expected {kind} from {low} to {high} for {parameter}, got {value!r}")
     return parameter.dtype.type(value)
 
 

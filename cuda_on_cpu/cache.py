@@ -32,7 +32,7 @@ def cache_folder(name: str) -> Path:
         # absolute, because compilers are started in other folders
         folder = (named if named.is_absolute() else Path.home() / ".cache").absolute() / name
     except RuntimeError:
-        raise UserError("wanted a folder to keep programs in, but there is no home; set XDG_CACHE_HOME") from None
+        raise UserError("expected a folder to keep programs in, but there is no home; set XDG_CACHE_HOME") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

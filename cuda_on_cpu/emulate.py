@@ -103,9 +103,9 @@ def run(
     where = f"{source.file}: {function}"
     refuse_unknown(f"an order of threads for {where}", order, ORDERS)
     if not time_limit > 0:
-        raise UserError(f"{where}: wanted a time_limit above 0 s, got {time_limit}")
+        raise UserError(f"{where}: expected a time_limit above 0 s, got {time_limit}")
     if most_records < 1:
-        raise UserError(f"{where}: wanted most_records from 1 up, got {most_records}")
+        raise UserError(f"{where}: expected most_records from 1 up, got {most_records}")
     recording = record is not None
     passed = list(zip(parameters(source, function), arguments, strict=True))
     numbers = kernels_in(source).index(function), ORDERS.index(order), len(passed), seed % 2**32
@@ -170,7 +170,7 @@ def _packed_constants(
     places = {name: start for name, start, _ in variables(program_for(source, races, sandbox), "cuda_device")}
     if missing := constants.keys() - places.keys():
         names = ", ".join(missing)
-        raise MissingToolError(f"{source.file}: the emulator wanted the command nm to find {names}; install binutils")
+        raise MissingToolError(f"{source.file}: the emulator expected the command nm to find {names}; install binutils")
     return [CONSTANT.pack(places[name], array.nbytes) + array.tobytes() for name, array in constants.items()]
 
 

@@ -86,7 +86,7 @@ def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
     if len(names) > MOST_LISTED:
         alike = difflib.get_close_matches(str(got), names, n=8, cutoff=0.3) or names[:8]
         listed = [*alike, f"… ({len(names)} in all)"]
-    raise UserError(f"wanted {what}, one of {', '.join(listed)}; got {got!r}{nearest(str(got), names)}")
+    raise UserError(f"expected {what}, one of {', '.join(listed)}; got {got!r}{nearest(str(got), names)}")
 
 
 def reason_of(error: Exception) -> str:

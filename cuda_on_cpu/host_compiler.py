@@ -42,7 +42,7 @@ def why_no_c_compiler() -> str:
         return ""
     wanted = command[0] if command else " or ".join(C_COMPILERS)
     return (
-        f"there is no C compiler here: wanted {wanted}; install gcc, on Debian and Ubuntu with apt install gcc, or "
+        f"there is no C compiler here: expected {wanted}; install gcc, on Debian and Ubuntu with apt install gcc, or "
         "name another in CC"
     )
 

@@ -41,7 +41,7 @@ def program_for(source: CudaSource, defines: Sequence[str] = (), on_gpu: bool = 
     if not on_gpu and (reason := why_no_compiler()):
         raise MissingToolError(f"{source.file}: {reason}")
     if not shutil.which(compiler[0]):
-        raise MissingToolError(f"{source.file}: wanted NVIDIA's compiler nvcc, got none; install a CUDA toolkit")
+        raise MissingToolError(f"{source.file}: expected NVIDIA's compiler nvcc, got none; install a CUDA toolkit")
     program = kept("host_programs", "", compiler, text, *flags)
     if not is_there(program):
         write_atomically(program, lambda new: _build(source, text, compiler, flags, on_gpu, new))

@@ -86,7 +86,7 @@ def why_no_compiler() -> str | None:
     if shutil.which(name):
         return None
     return (
-        f"the CPU emulator of CUDA wanted the C++ compiler {name}, got none; install it, on Debian and Ubuntu with "
+        f"the CPU emulator of CUDA expected the C++ compiler {name}, got none; install it, on Debian and Ubuntu with "
         "apt install g++, or name another in CXX"
     )
 

@@ -70,7 +70,7 @@ def parameters(source: CudaSource, function: str) -> tuple[Parameter, ...]:
     if function not in kernels_in(source):
         refuse_misspelt(source)
         there = ", ".join(kernels_in(source)) or "none"
-        wanted = f'{source.file}: wanted a kernel: extern "C" __global__ void {function}(...)'
+        wanted = f'{source.file}: expected a kernel: extern "C" __global__ void {function}(...)'
         raise UserError(f"{wanted}; kernels there are: {there}{_why_not(source, function)}")
     declared = _read(source).declared
     listed = between_commas(declared.kernels[function].parameters)
@@ -176,11 +176,11 @@ def _parameter(words: Sequence[Token], types: Mapping[str, Sequence[Token]], whe
     names = [word for word in names if word.kind == "name" and word.text not in (*INTEGERS, *DTYPES, *types, "const")]
     if unread or not names or not ctype:
         why = f": {unread} is not read here" if unread else ": it has no name" if plain and not names else ""
-        raise UserError(f"{where}: wanted a parameter such as `const float* A` or `int n`, got `{text}`{why}")
+        raise UserError(f"{where}: expected a parameter such as `const float* A` or `int n`, got `{text}`{why}")
     found = _type(ctype, types)
     stars = found.stars + bool(sizes) if found else 0
     if not found or stars > 1 or sum(word.text == "[" for word in sizes) > 1:
-        raise UserError(f"{where}: wanted a type that can be passed, {', '.join(DTYPES)} or a * to one; got `{text}`")
+        raise UserError(f"{where}: expected a type that can be passed, {', '.join(DTYPES)} or a * to one; got `{text}`")
     return Parameter(names[0].text, found.ctype, stars == 1, found.const)
 
 

@@ -39,9 +39,9 @@ class CudaSource:
         try:
             text = decoded(path.read_bytes())
         except OSError as error:
-            raise UserError(f"{path}: wanted a .cu file, but {reason_of(error)}; check the path") from None
+            raise UserError(f"{path}: expected a .cu file, but {reason_of(error)}; check the path") from None
         except UnicodeDecodeError:
-            raise UserError(f"{path}: wanted a .cu file in UTF-8; save it in UTF-8 in your editor") from None
+            raise UserError(f"{path}: expected a .cu file in UTF-8; save it in UTF-8 in your editor") from None
         return CudaSource(text, f"{path.resolve().parent.name}/{path.name}", defines, before)
 
     def line_of(self, function: str) -> int:

@@ -78,7 +78,7 @@ def _chosen(way: str, n: int, size: int, most: int) -> str:
     refuse_unknown("a way of the all-reduce", way, WAYS)
     if way != "pieces" and n > most:
         raise CourseError(
-            f"all_reduce ({way}): wanted at most {most} numbers, got {n}; take pieces, or a larger `most`"
+            f"all_reduce ({way}): expected at most {most} numbers, got {n}; take pieces, or a larger `most`"
         )
     return way
 
@@ -88,14 +88,14 @@ def _refuse_missed(missed: Sequence[int]) -> None:
     for rank, other in enumerate(missed):
         if other:
             raise CourseError(
-                f"all_reduce: device {rank} wanted the numbers of device {other - 1}, which did not come in time; "
+                f"all_reduce: device {rank} expected the numbers of device {other - 1}, which did not come in time; "
                 "launch the same all-reduces on all devices, and begin with new memory"
             )
 
 
 def _refuse_few(size: int) -> None:
     if size < 2:
-        raise CourseError(f"all_reduce: wanted at least 2 devices, got {size}")
+        raise CourseError(f"all_reduce: expected at least 2 devices, got {size}")
 
 
 class Simulated:
@@ -128,7 +128,7 @@ class Simulated:
         """
         devices, n = len(vectors), len(vectors[0])
         if devices != self.size:
-            raise CourseError(f"all_reduce: wanted a vector for each of {self.size} devices, got {devices}")
+            raise CourseError(f"all_reduce: expected a vector for each of {self.size} devices, got {devices}")
         if n == 0:
             return
         way = _chosen(way, n, self.size, self.most)
@@ -258,9 +258,9 @@ class GPUs:
         sizes, there = {vector.size for vector in vectors}, tuple(vector.data.device_id for vector in vectors)
         if there != self.devices or len(sizes) != 1:
             wanted = f"a vector on each of the GPUs {self.devices}, all of one size"
-            raise CourseError(f"all_reduce: wanted {wanted}; got sizes {sorted(sizes)} on GPUs {there}")
+            raise CourseError(f"all_reduce: expected {wanted}; got sizes {sorted(sizes)} on GPUs {there}")
         if any(vector.data.ptr % 16 for vector in vectors):
-            raise CourseError("all_reduce: wanted vectors that begin at a multiple of 16 bytes; make copies: .copy()")
+            raise CourseError("all_reduce: expected vectors that begin at a multiple of 16 bytes; make copies: .copy()")
         return sizes.pop()
 
 
@@ -270,7 +270,7 @@ def _reach(one: int, other: int) -> None:
     from cupy.cuda import Device, runtime
 
     if not runtime.deviceCanAccessPeer(one, other):
-        raise CourseError(f"all_reduce: wanted GPUs that reach each other's memory; {one} does not reach {other}")
+        raise CourseError(f"all_reduce: expected GPUs that reach each other's memory; {one} does not reach {other}")
     with Device(one):
         try:
             runtime.deviceEnablePeerAccess(other)

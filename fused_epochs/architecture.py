@@ -257,7 +257,7 @@ def architecture_of(network: Network) -> DenseArchitecture | ConvolutionalArchit
     found = chain_of(network).convolutional if is_chain(network) else None
     if not found:
         wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
-        raise CourseError(f"wanted {wanted}, for a fused epoch; got {network.in_words}")
+        raise CourseError(f"expected {wanted}, for a fused epoch; got {network.in_words}")
     return found
 
 
@@ -270,7 +270,7 @@ def chain_of(network: Network) -> ChainArchitecture:
     """The same for network_epoch and network_gradient, which know more networks. Raises CourseError for others."""
     if not is_chain(network):
         wanted = "convolutions, max-pools whose windows stand side by side and dense layers, the last one dense"
-        raise CourseError(f"wanted {wanted}, for a fused epoch; got {network.in_words}")
+        raise CourseError(f"expected {wanted}, for a fused epoch; got {network.in_words}")
     links = [(link, layer.activation) for layer in network.layers if (link := _link(layer))]
     layers, activations = zip(*links, strict=True)
     return ChainArchitecture(network.input_shape, layers, activations, network.cost)

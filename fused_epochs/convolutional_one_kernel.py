@@ -55,8 +55,8 @@ def layout(architecture: ConvolutionalArchitecture, batch: int, adam: bool, chip
         or 4 * made.shared_floats > chip.shared_bytes
     ):
         raise DoesNotFitError(
-            f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory "
-            f"a block), got {architecture} in batches of {batch}; take the plan operations, or fewer neurons"
+            f"one_kernel expected a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared "
+            f"memory a block), got {architecture} in batches of {batch}; take the plan operations, or fewer neurons"
         )
     return made
 

@@ -71,7 +71,7 @@ def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = P
     above = batch * sum(n_out * n_in for n_out, n_in in architecture.shapes[1:])
     if above > MOST_ABOVE and not chosen:
         raise DoesNotFitError(
-            f"one_kernel wanted at most {MOST_ABOVE:,} multiplications a step above layer 1, since few threads share "
+            f"one_kernel expected at most {MOST_ABOVE:,} multiplications a step above layer 1, since few threads share "
             f"them; got {above:,}: take the plan streamed"
         )
     work = (batch + 2) * architecture.sizes[0] * architecture.sizes[1]
@@ -97,7 +97,7 @@ def plan(architecture: DenseArchitecture, batch: int, chip: Chip, rule: Rule = P
                 if made and shared_bytes(made, architecture, batch, rule) <= chip.shared_bytes:
                     return made
     raise DoesNotFitError(
-        f"one_kernel wanted a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory a "
+        f"one_kernel expected a network and a batch that fit on the chip ({chip.shared_bytes} bytes of shared memory a "
         f"block), got {architecture} in batches of {batch}; take another kernel, or fewer neurons or samples"
     )
 
@@ -324,5 +324,5 @@ def network_one_kernel(
 def dense_only(chain: ChainArchitecture) -> DenseArchitecture:
     """A chain of dense layers as a DenseArchitecture; DoesNotFitError for other layers."""
     if chain.dense is None:
-        raise DoesNotFitError(f"one_kernel wanted dense layers only, got {chain}; take the plan streamed")
+        raise DoesNotFitError(f"one_kernel expected dense layers only, got {chain}; take the plan streamed")
     return chain.dense

@@ -98,7 +98,7 @@ def epoch_function(
     together = (parameters, X, Y)
     if any(len(arrays) != peers.size for arrays in together):
         got = ", ".join(str(len(arrays)) for arrays in together)
-        raise CourseError(f"wanted parameters, X and Y for each of {peers.size} devices; got {got}")
+        raise CourseError(f"expected parameters, X and Y for each of {peers.size} devices; got {got}")
     for own, x, y in zip(*together, strict=True):
         dense_sgd_epoch.sizes(own, architecture, x, y, batch, rate)
     most = max(1, ceil(min(batch, len(X[0])) / peers.size))

@@ -242,7 +242,7 @@ def planned(tiles: tuple[tuple[Tile, ...], ...], blocks: int, blocks_at_once: in
         if (made.shared_bytes + 1_024) * blocks_at_once <= chip.shared_bytes:
             return made
     raise DoesNotFitError(
-        f"streamed wanted {made.shared_bytes} bytes of shared memory a block; got {chip.shared_bytes}"
+        f"streamed expected {made.shared_bytes} bytes of shared memory a block; got {chip.shared_bytes}"
     )
 
 
@@ -332,7 +332,7 @@ def streamed(
     made = made or plan(architecture, batch, this_chip() if gpu else EMULATED)
     xp, needed = devices.array_module(parameters), layout(made, architecture, batch)
     if max(needed.numbers, needed.parts) > MOST_NUMBERS:
-        raise DoesNotFitError(f"streamed wanted fewer numbers a batch than {needed.numbers}: take smaller batches")
+        raise DoesNotFitError(f"streamed expected fewer numbers a batch than {needed.numbers}: take smaller batches")
     copied = tuple(
         4 if width % 4 == 0 and at % 16 == 0 else 1
         for at, width in ((devices.address(X), X.shape[1]), (devices.address(parameters), 4))
@@ -352,7 +352,7 @@ def streamed(
 def refuse_others(architecture: ChainArchitecture) -> None:
     """DoesNotFitError for a chain that is not worth compiling, or cannot be."""
     if not isinstance(architecture.layers[-1], Neurons):
-        raise DoesNotFitError(f"streamed wanted a dense layer at the end; got {architecture}")
+        raise DoesNotFitError(f"streamed expected a dense layer at the end; got {architecture}")
     count = sum(1 for weights in architecture.shapes if weights)
     if count > MOST_LAYERS:
-        raise DoesNotFitError(f"streamed wanted at most {MOST_LAYERS} layers with weights; got {count}")
+        raise DoesNotFitError(f"streamed expected at most {MOST_LAYERS} layers with weights; got {count}")

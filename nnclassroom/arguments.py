@@ -59,13 +59,13 @@ def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"wanted a number such as 0.01, with a point; got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected a number such as 0.01, with a point; got {text!r}") from None
 
 
 def whole(text: str) -> int:
     """A whole number of the command line, from 0."""
     if not (text.isdecimal() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"wanted a whole number from 0 to 999999999; got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 999999999; got {text!r}")
     return int(text)
 
 

@@ -13,7 +13,7 @@ OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest date that a .zip can hold
 def refuse_other_name(path: Path) -> None:
     """Raise CourseError unless the name ends with .zip."""
     if path.suffix.lower() != ".zip":
-        raise CourseError(f"{path}: wanted a name that ends with .zip")
+        raise CourseError(f"{path}: expected a name that ends with .zip")
 
 
 def write_zip(path: Path, files: Mapping[str, bytes], programs: Collection[str] = ()) -> None:
@@ -30,5 +30,5 @@ def write_zip(path: Path, files: Mapping[str, bytes], programs: Collection[str] 
                 archive.writestr(entry, files[name])
 
     if path.is_dir():
-        raise CourseError(f"{path}: wanted the name of a file, and this is a folder")
+        raise CourseError(f"{path}: expected the name of a file, and this is a folder")
     write_atomically(path, write)

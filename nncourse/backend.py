@@ -102,7 +102,9 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
     if emulate and name != "cuda":
         raise CourseError(f"only the backend cuda can be emulated; got {name!r}")
     if device == "gpu" and not emulate and not devices.gpu_available():
-        raise CourseError(f"the backend {name} needs a GPU: {devices.why_no_gpu()}; wanted loops, numpy or numba here")
+        raise CourseError(
+            f"the backend {name} needs a GPU: {devices.why_no_gpu()}; expected loops, numpy or numba here"
+        )
     known = operations()
     for operation_name, chosen in overrides.items():
         if operation_name in OLD_OPERATIONS:
@@ -129,7 +131,7 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
         kernel = chosen if isinstance(chosen, Kernel) else find(operation_name)[chosen]
         if kernel.operation.name != operation_name:
             got = f"{kernel.name}, one of {kernel.operation.name}"
-            raise CourseError(f"wanted a kernel of {operation_name}, such as {operation_name}={name}; got {got}")
+            raise CourseError(f"expected a kernel of {operation_name}, such as {operation_name}={name}; got {got}")
         _refuse_unusable(kernel, name, device, emulate)
         kernels[operation_name] = kernel
     return Backend(
@@ -165,7 +167,7 @@ def _refuse_unusable(kernel: Kernel, name: str, device: str, emulate: bool) -> N
     if kernel.device != device:
         there = [other.name for other in find(operation.name).kernels.values() if other.device == device]
         raise CourseError(
-            f"the backend {name} works on the {device.upper()}: for {operation.name} wanted one of "
+            f"the backend {name} works on the {device.upper()}: for {operation.name} expected one of "
             f"{', '.join(there)}; got {kernel.name}, a kernel for the {kernel.device.upper()}"
         )
     if not emulate and (said := kernel.missing()):

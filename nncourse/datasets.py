@@ -54,7 +54,7 @@ class Dataset:
     def images(self) -> np.ndarray:
         """X as images, (samples, channels, height, width). Raises CourseError if the samples are not images."""
         if self.image_shape is None:
-            raise CourseError(f"wanted images, such as those of {' or '.join(IMAGES)}; {self.name} has none")
+            raise CourseError(f"expected images, such as those of {' or '.join(IMAGES)}; {self.name} has none")
         return self.X.reshape(-1, *self.image_shape)
 
     def samples_for(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -66,10 +66,10 @@ class Dataset:
         features = self.X.shape[1]
         if len(shape) == 3 and self.image_shape not in (None, shape):
             wanted, got = ("x".join(map(str, sides)) for sides in (shape, self.image_shape))
-            raise CourseError(f"wanted images of {wanted} for the network; those of {self.name} have {got}")
+            raise CourseError(f"expected images of {wanted} for the network; those of {self.name} have {got}")
         if math.prod(shape) != features:
             wanted = "x".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} features"
-            raise CourseError(f"wanted samples of {wanted} for the network; those of {self.name} have {features}")
+            raise CourseError(f"expected samples of {wanted} for the network; those of {self.name} have {features}")
         return self.X.reshape(-1, *shape)
 
     @property
@@ -116,15 +116,15 @@ def load(
     else:
         names = [*SHIPPED, *GENERATORS, SILHOUETTES, *MNIST_SETS]
         wanted = f"the path of a CSV file or a data set, one of {', '.join(names)}"
-        raise CourseError(f"wanted {wanted}; got {name!r}{nearest(name, names)}")
+        raise CourseError(f"expected {wanted}; got {name!r}{nearest(name, names)}")
     if inputs not in (None, data.X.shape[1]):
         pixels = f", images of {'x'.join(map(str, data.image_shape))}" if data.image_shape else ""
         got = f"{data.name} has {data.X.shape[1]}{pixels}"
-        raise CourseError(f"wanted {inputs} features for the inputs of the network; {got}")
+        raise CourseError(f"expected {inputs} features for the inputs of the network; {got}")
     if outputs == 2 and len(data.classes) == 2:  # two classes may take one output or two
         return replace(data, Y=_targets(data.labels, 2))
     if outputs not in (None, data.Y.shape[1]):
-        raise CourseError(f"wanted {data.Y.shape[1]} outputs for {data.name}; the network has {outputs}")
+        raise CourseError(f"expected {data.Y.shape[1]} outputs for {data.name}; the network has {outputs}")
     return data
 
 
@@ -286,7 +286,7 @@ def credit_card_standin(samples: int = 5492, noise: float = 1.0, seed: int = 0) 
 def _start(samples: int, noise: float, seed: int, classes: int = 2) -> tuple[np.random.Generator, np.ndarray]:
     """A random generator, and labels (samples,) in random order, the same number of each class."""
     if samples < 2 or not 0 <= noise < np.inf:
-        raise CourseError(f"at least 2 samples and a noise of at least 0 are wanted, got {samples} and {noise}")
+        raise CourseError(f"at least 2 samples and a noise of at least 0 are expected, got {samples} and {noise}")
     rng = np.random.default_rng(seed)
     return rng, rng.permutation(samples) % classes
 
@@ -316,9 +316,9 @@ def silhouettes(
     """
     if min(n_per_class, height, width) < 1 or n_per_class * height * width > MOST_PIXELS:
         wanted = "n_per_class, height and width of at least 1, and at most 2^31 pixels in all"
-        raise CourseError(f"wanted {wanted}; got {n_per_class}, {height} and {width}")
+        raise CourseError(f"expected {wanted}; got {n_per_class}, {height} and {width}")
     if dtype not in (np.float32, np.uint8):
-        raise CourseError(f"wanted pixels of dtype np.float32 or np.uint8; got {dtype}")
+        raise CourseError(f"expected pixels of dtype np.float32 or np.uint8; got {dtype}")
     from nncourse import datasets_silhouettes as shapes
 
     samples, classes = n_per_class * len(shapes.CLASSES), len(shapes.CLASSES)
@@ -361,7 +361,7 @@ def mnist(
     images, labels = read_idx(image_file), read_idx(label_file)
     if images.ndim != 3 or images.size == 0 or labels.shape != images.shape[:1] or labels.max() > 9:
         found = f"got the shapes {images.shape} and {labels.shape}, labels up to {labels.max(initial=0)}"
-        raise CourseError(f"{image_file} and {label_file}: images and as many labels 0 to 9 are wanted, {found}")
+        raise CourseError(f"{image_file} and {label_file}: images and as many labels 0 to 9 are expected, {found}")
     samples, height, width = images.shape
     X = images.reshape(samples, height * width).astype(np.float32) / np.float32(255)
     pixels = tuple(f"pixel_{row}_{column}" for row in range(height) for column in range(width))
@@ -392,7 +392,7 @@ def credit_card_or_standin() -> tuple[Dataset, Dataset]:
 
 def _refuse_other_parts(part: str, name: str) -> None:
     if part not in ("train", "test") or name not in MNIST_SETS:
-        raise CourseError(f"wanted part train or test of {' or '.join(MNIST_SETS)}; got {part!r} of {name!r}")
+        raise CourseError(f"expected part train or test of {' or '.join(MNIST_SETS)}; got {part!r} of {name!r}")
 
 
 def _at_hand(file: str, folder: str | Path | None, name: str) -> Path | None:
@@ -467,7 +467,7 @@ class Scaling:
     def apply(self, X: np.ndarray) -> np.ndarray:
         """X scaled, rows or images, as a new float32 array. Raises CourseError for another number of features."""
         if self.offset.ndim and (X.ndim != 2 or X.shape[1] != len(self.offset)):
-            raise CourseError(f"wanted {len(self.offset)} features a row, as scaled before; got the shape {X.shape}")
+            raise CourseError(f"expected {len(self.offset)} features a row, as scaled before; got the shape {X.shape}")
         scaled = np.empty_like(X, np.float32, order="C")
         for rows in _some_at_a_time(X):
             scaled[rows] = (X[rows] - self.offset) / self.factor
@@ -485,7 +485,7 @@ def fit_scaling(X: np.ndarray, kind: str) -> Scaling:
     refuse_unknown("a scaling", kind, SCALINGS)
     if X.ndim not in (2, 4) or X.size == 0:
         wanted = "(samples, features) or (samples, channels, height, width), at least one sample"
-        raise CourseError(f"wanted {wanted}, to fit a scaling; got the shape {X.shape}")
+        raise CourseError(f"expected {wanted}, to fit a scaling; got the shape {X.shape}")
     axis = 0 if X.ndim == 2 else None
     low, high = (np.asarray(extreme(axis=axis), np.float64) for extreme in (X.min, X.max))
     if kind == "none":

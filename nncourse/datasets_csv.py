@@ -37,7 +37,7 @@ class Rows:
         field = _fields(line, self.separator)[column]
         got = repr(field[:40]) if field else "an empty field"
         where = f"{self.path}: row {number}, {self.column(column)}"
-        return CourseError(f"{where}: {wanted} is wanted, got {got}{advice}")
+        return CourseError(f"{where}: {wanted} is expected, got {got}{advice}")
 
     def column(self, column: int) -> str:
         """A column, counted from 0, as messages name it: its number from 1, and its name."""
@@ -102,7 +102,7 @@ def _lines(path: Path) -> list[Line]:
     except (OSError, ValueError) as error:
         is_text = not isinstance(error, UnicodeDecodeError)
         reason = f"it cannot be read ({reason_of(error)})" if is_text else "it is not text in UTF-8: save it in UTF-8"
-        raise CourseError(f"{path}: a CSV file is wanted, but {reason}") from error
+        raise CourseError(f"{path}: a CSV file is expected, but {reason}") from error
     lines = enumerate(lines_of(text), start=1)
     return [(number, line) for number, line in lines if line.strip(EMPTY) or line.count('"') % 2]
 
@@ -157,7 +157,7 @@ def _parse(rows: Rows) -> tuple[np.ndarray, bool]:
         table = [_fields(line, rows.separator) for line in lines]
     for (at, _), fields in zip(rows.lines, table, strict=True):
         if len(fields) != rows.width:
-            found = f"{len(fields)} columns, {rows.width} are wanted, as in the first row"
+            found = f"{len(fields)} columns, {rows.width} are expected, as in the first row"
             raise CourseError(f"{rows.path}: row {at} has {found}")
     comma = _has_decimal_commas(rows, table)
     return np.array([[number(field, comma) for field in fields] for fields in table]), comma

@@ -29,16 +29,16 @@ def read_idx(path: str | Path) -> np.ndarray:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise CourseError(f"{path}: an IDX file is wanted, but it cannot be read ({reason_of(error)})") from error
+        raise CourseError(f"{path}: an IDX file is expected, but it cannot be read ({reason_of(error)})") from error
     if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise CourseError(f"{path}: an IDX file of unsigned bytes is wanted, but this is another format")
+        raise CourseError(f"{path}: an IDX file of unsigned bytes is expected, but this is another format")
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise CourseError(f"{path}: an IDX file is wanted, but this one ends within its header; fetch it again")
+        raise CourseError(f"{path}: an IDX file is expected, but this one ends within its header; fetch it again")
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
     if len(shape) not in (1, 3) or len(content) - start != math.prod(shape):
         found = f"{len(content) - start} bytes follow a header that says {shape}"
-        raise CourseError(f"{path}: an IDX file of labels or images is wanted, but {found}; fetch it again")
+        raise CourseError(f"{path}: an IDX file of labels or images is expected, but {found}; fetch it again")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 

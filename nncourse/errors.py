@@ -35,7 +35,7 @@ __all__ = [
 def refuse_unwritable(path: Path, what: str) -> None:
     """Raise CourseError if `path` cannot be written. Call it before long work, so that its result is not lost."""
     if is_no_file(path) or len(os.fsencode(path.name)) > 200 or not os.access(path.parent, os.W_OK):
-        raise CourseError(f"{path}: wanted a file to save {what} in, in a folder that exists and can be written")
+        raise CourseError(f"{path}: expected a file to save {what} in, in a folder that exists and can be written")
 
 
 def read_regular(path: Path, most: int) -> bytes:

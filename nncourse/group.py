@@ -62,10 +62,10 @@ class Alone:
         return [vector.copy()]
 
     def send(self, vector: Array, to: int, tag: int = 0) -> None:
-        raise CourseError(f"wanted a group of at least {to + 1} processes to send to number {to}; this one is alone")
+        raise CourseError(f"expected a group of at least {to + 1} processes to send to number {to}; this one is alone")
 
     def receive(self, vector: Array, source: int, tag: int = 0) -> None:
-        raise CourseError(f"wanted a group of several processes to receive from number {source}; this one is alone")
+        raise CourseError(f"expected a group of several processes to receive from number {source}; this one is alone")
 
     def barrier(self) -> None:
         pass
@@ -102,7 +102,7 @@ def shard_sizes(rows: int, size: int, shares: Sequence[float] | None = None) -> 
     weights = np.asarray(shares, float)
     if weights.shape != (size,) or not (np.isfinite(weights).all() and weights.min() >= 0 and weights.sum() > 0):
         wanted = f"a share of at least 0 for each of {size} members, and one above 0"
-        raise CourseError(f"wanted {wanted}; got {weights.tolist()}")
+        raise CourseError(f"expected {wanted}; got {weights.tolist()}")
     exact = rows * weights / weights.sum()
     counts = np.floor(exact).astype(int)
     # Of equal remainders the first counts. round(): a rounding error must not decide.

@@ -75,7 +75,7 @@ def folder_of(language: str) -> Path:
         if sources.is_dir():
             raise LanguageError(f"{VARIABLE}={language}: this language is not set up yet: run {again}")
         there = [ENGLISH, *sorted(path.name for path in GENERATED.glob("*") if (path / STAMP).is_file())]
-        raise LanguageError(f"{VARIABLE}={language}: wanted one of {', '.join(there)}; got {language!r}")
+        raise LanguageError(f"{VARIABLE}={language}: expected one of {', '.join(there)}; got {language!r}")
     if sources.is_dir() and (folder / STAMP).read_text("utf-8") != stamp(ROOT):
         raise LanguageError(f"{VARIABLE}={language}: older than its sources: run {again}")
     return folder

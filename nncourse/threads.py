@@ -125,7 +125,7 @@ class Threads:
     def __init__(self, flops: float, exactly: int | None = None, most: int = MOST):
         exactly = _asked.get() if exactly is None else exactly
         if exactly is not None and exactly < 1:
-            raise CourseError(f"wanted at least 1 thread, got {exactly}")
+            raise CourseError(f"expected at least 1 thread, got {exactly}")
         self.flops, self.exactly = flops, exactly
         self.most = exactly or that_pay(flops, granted(), most)
         self.count = 1

@@ -68,19 +68,19 @@ class Plan:
         least |= dict.fromkeys(("seed", "cpu_steps", "threads", "cores", "validation_batch"), 0)
         for name, number in least.items():
             if (got := getattr(self, name)) < number:
-                raise CourseError(f"wanted at least {number} for {name.replace('_', ' ')}; got {got}")
+                raise CourseError(f"expected at least {number} for {name.replace('_', ' ')}; got {got}")
         if min(self.batch_sizes, default=0) < 1:
-            raise CourseError(f"wanted batches of at least 1 image; got {list(self.batch_sizes)}")
+            raise CourseError(f"expected batches of at least 1 image; got {list(self.batch_sizes)}")
         if not 0 < self.learning_rate < math.inf:
-            raise CourseError(f"wanted a learning rate above 0; got {self.learning_rate:g}")
+            raise CourseError(f"expected a learning rate above 0; got {self.learning_rate:g}")
         if not 0 < self.validation < 1 - TEST:
-            raise CourseError(f"wanted a share from 0 to {1 - TEST:g} for validation; got {self.validation:g}")
+            raise CourseError(f"expected a share from 0 to {1 - TEST:g} for validation; got {self.validation:g}")
         if not 0 <= self.cpu_share < 1:
-            raise CourseError(f"wanted a share from 0 to 1 for the CPU, or auto; got {self.cpu_share:g}")
+            raise CourseError(f"expected a share from 0 to 1 for the CPU, or auto; got {self.cpu_share:g}")
         if not 1 <= self.slow <= 100:
-            raise CourseError(f"wanted a process from 1 to 100 times as slow; got {self.slow:g}")
+            raise CourseError(f"expected a process from 1 to 100 times as slow; got {self.slow:g}")
         if not 0 <= self.pause < 1e6:
-            raise CourseError(f"wanted a pause from 0 to 1e6 seconds; got {self.pause:g}")
+            raise CourseError(f"expected a pause from 0 to 1e6 seconds; got {self.pause:g}")
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ def parsed_devices(text: str) -> list[Devices]:
         kind, match = next((each for each in matches if each[1]), ("", None))
         if not match:
             wanted = "devices such as cpu,1,group1,2,cpu+1,pytorch2 (numbers of GPUs) or cpu,cpu2,cpu+cpu"
-            raise CourseError(f"wanted {wanted}; got {word!r}")
+            raise CourseError(f"expected {wanted}; got {word!r}")
         number = int(match[1] or 1) if match.groups() else 1
         if number < 1:
-            raise CourseError(f"wanted at least 1 device; got {word!r}")
+            raise CourseError(f"expected at least 1 device; got {word!r}")
         found.append(Devices(kind, number + (kind == "hybrid") if kind != "unequal" else 2))
     return list(dict.fromkeys(found))
 
@@ -184,7 +184,7 @@ def job_called(plan: Plan, name: str) -> Job:
     if match and match[1] in WORDS:
         job = Job(Devices(match[1], int(match[2])), int(match[4]), int(match[5]) - 1, bool(match[3]))
     if job is None or job.name != name or job.number not in range(plan.runs):
-        raise CourseError(f"wanted a run such as gpu2-batch256-run1, up to run{plan.runs}; got {name!r}")
+        raise CourseError(f"expected a run such as gpu2-batch256-run1, up to run{plan.runs}; got {name!r}")
     return job
 
 

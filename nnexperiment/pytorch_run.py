@@ -82,7 +82,7 @@ def pytorch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise CourseError(f"wanted PyTorch, for a run such as pytorch2; got: {error}; install torch") from None
+        raise CourseError(f"expected PyTorch, for a run such as pytorch2; got: {error}; install torch") from None
     return torch
 
 
@@ -126,4 +126,4 @@ def model_of(torch: Any, network: Network) -> Any:
     try:
         return resnet_module(torch, network)
     except ImportError as error:
-        raise CourseError(f"wanted torchvision, for its ResNet; got: {error}; install torchvision") from None
+        raise CourseError(f"expected torchvision, for its ResNet; got: {error}; install torchvision") from None

@@ -103,7 +103,7 @@ def run_one(
     plan = read_plan(folder)
     job = job_called(plan, name)
     if group.size != job.devices.count:
-        raise CourseError(f"wanted {job.devices.count} processes for {name}; got {group.size}")
+        raise CourseError(f"expected {job.devices.count} processes for {name}; got {group.size}")
     first = group.rank == 0
     meters, missing = meters_here() if first else ([], [])
     result = run_job(plan, job, load_parts(folder / "images.npz"), group, meters, progress and first, on_rows)
@@ -139,7 +139,7 @@ def _in_a_process(program: Sequence[str]) -> int:
 
 
 def _alone(heart: Heartbeat | None) -> int:
-    raise CourseError("wanted to start several processes, and was started as one of several: run it as a single task")
+    raise CourseError("expected to start several processes, and was started as one of several: run it as a single task")
 
 
 def run_here(folder: Path, name: str, heart: Heartbeat | None) -> int:
@@ -193,7 +193,7 @@ def read_plan(folder: Path) -> Plan:
         about = json.loads((folder / "plan.json").read_text("utf-8"))
         return Plan(**about)
     except (OSError, ValueError, TypeError) as error:
-        raise CourseError(f"{folder}: wanted the folder of an experiment, with its plan.json; {error}") from None
+        raise CourseError(f"{folder}: expected the folder of an experiment, with its plan.json; {error}") from None
 
 
 def refuse_other(plan: Plan, folder: Path) -> None:
@@ -206,7 +206,9 @@ def refuse_other(plan: Plan, folder: Path) -> None:
                 advice = "say the same as before, or take another folder"
                 raise CourseError(f"{folder} holds an experiment with {field.name} {found}; you said {asked}: {advice}")
     elif folder.is_dir() and any(path.is_file() for path in folder.iterdir()):
-        raise CourseError(f"{folder}: wanted a new folder, an empty one, or that of an experiment; it has other files")
+        raise CourseError(
+            f"{folder}: expected a new folder, an empty one, or that of an experiment; it has other files"
+        )
 
 
 def settle(plan: Plan, folder: Path) -> None:
@@ -218,7 +220,7 @@ def settle(plan: Plan, folder: Path) -> None:
     try:
         (folder / "runs").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CourseError(f"{folder}: wanted a folder for the results; {reason_of(error)}") from None
+        raise CourseError(f"{folder}: expected a folder for the results; {reason_of(error)}") from None
     text = json.dumps(asdict(plan), indent=1) + "\n"
     write_atomically(folder / "plan.json", lambda new: new.write_text(text, "utf-8"))
 
@@ -233,9 +235,11 @@ def refuse_missing(wanted: Sequence[Devices]) -> None:
     if not most:
         return
     if reason := devices.why_no_gpu():
-        raise CourseError(f"wanted {most} {'GPU' if most == 1 else 'GPUs'}; {reason}; --devices cpu,cpu2 runs without")
+        raise CourseError(
+            f"expected {most} {'GPU' if most == 1 else 'GPUs'}; {reason}; --devices cpu,cpu2 runs without"
+        )
     if (there := devices.gpu_count()) < most:
-        raise CourseError(f"wanted {most} GPUs, {there} can be used: ask for fewer, or run it where there are more")
+        raise CourseError(f"expected {most} GPUs, {there} can be used: ask for fewer, or run it where there are more")
 
 
 def said_of(result: Result) -> str:

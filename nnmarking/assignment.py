@@ -37,15 +37,15 @@ def deadline(due: str, late: float) -> Deadline:
     Raises CourseError for another form, and for a late rule without a deadline.
     """
     if not 0 <= late <= 100:
-        raise CourseError(f"wanted --late as per cent of the points, from 0 to 100; got {late:g}")
+        raise CourseError(f"expected --late as per cent of the points, from 0 to 100; got {late:g}")
     if not due:
         if late:
-            raise CourseError("wanted --due beside --late, as 2026-12-01T23:59; got none")
+            raise CourseError("expected --due beside --late, as 2026-12-01T23:59; got none")
         return Deadline()
     try:
         return Deadline(_moment(due).astimezone(), late)
     except (ValueError, OverflowError):
-        raise CourseError(f"wanted --due as 2026-12-01T23:59; got {due!r}") from None
+        raise CourseError(f"expected --due as 2026-12-01T23:59; got {due!r}") from None
 
 
 def _moment(due: str) -> datetime:

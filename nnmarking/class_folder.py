@@ -28,7 +28,7 @@ def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | No
     entries: list[Submission] = []
     for path in paths:
         if not path.exists():
-            raise CourseError(f"{path}: wanted a folder of kept kernels, an archive of it, or a folder of such")
+            raise CourseError(f"{path}: expected a folder of kept kernels, an archive of it, or a folder of such")
         entries += _in(path, known)
     found: dict[str, list[Submission]] = {}
     people = roster.students([each.student for each in entries], listed)

@@ -21,9 +21,9 @@ def write(out: Path, exam: Path, language: str, variants: int = 1) -> str:
     given = exams.read(exam)
     different = {each.key for number in range(1, variants + 1) for each in given.variant(number).questions}
     if not 1 <= variants <= 100:
-        raise CourseError(f"wanted --variants from 1 to 100; got {variants}")
+        raise CourseError(f"expected --variants from 1 to 100; got {variants}")
     if variants > 1 and not any(each.choice for each in given.questions):
-        raise CourseError(f'{exam}: wanted exercises with choice = "…" for --variants; got none')
+        raise CourseError(f'{exam}: expected exercises with choice = "…" for --variants; got none')
     try:
         said = exams.refuse_wrong_answers(given)
     except CourseError as error:

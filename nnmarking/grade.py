@@ -65,7 +65,7 @@ def grade(
     """
     refuse_unwritable(out.absolute(), "the marks")
     if jobs < 1:
-        raise CourseError(f"wanted --jobs of at least 1; got {jobs}")
+        raise CourseError(f"expected --jobs of at least 1; got {jobs}")
     given = exams.read(exam) if exam else None
     every = given.exercises if given else hints.exercises()
     usual = {each.key: each.points for each in given.questions} if given else {}
@@ -74,7 +74,7 @@ def grade(
     known = roster.read(listed, say) if listed else None
     submissions = class_folder.find(folders, frozenset(map(file_of, every)), known)
     if not submissions:
-        raise CourseError(f"{folders[0]}: wanted folders of kept kernels, one a student, or archives; found none")
+        raise CourseError(f"{folders[0]}: expected folders of kept kernels, one a student, or archives; found none")
     changed = marks.read_overrides(overrides, [e.key for e in every], say) if overrides else {}
     for line in _of_nobody_read(changed, submissions):
         say(f"{overrides}: {line}")

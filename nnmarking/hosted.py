@@ -27,7 +27,7 @@ if not find_spec("nncourse"):
     places = [Path(wheel), Path("/content/drive/MyDrive", wheel)]
     found = wheel if "://" in wheel else next((str(path) for path in places if path.is_file()), "")
     if not found:
-        raise SystemExit(f"wanted {{wheel}} beside this notebook: upload that file too, and run this cell again")
+        raise SystemExit(f"expected {{wheel}} beside this notebook: upload that file too, and run this cell again")
     print("Installing the course: a minute or so", flush=True)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run([*pip, found], capture_output=True, text=True)
@@ -59,7 +59,7 @@ def write(out: Path, wheel: str, language: str = languages.ENGLISH) -> str:
 
 def _wheel(wheel: str) -> tuple[dict[str, bytes], str]:
     """The files that the .zip has besides the notebooks, and what the set-up cell calls the wheel."""
-    wanted = f"{wheel}: wanted the course's wheel, an address or a file named nncourse-….whl"
+    wanted = f"{wheel}: expected the course's wheel, an address or a file named nncourse-….whl"
     name = Path(urlsplit(wheel).path).name if "://" in wheel else Path(wheel).name
     if not (name.startswith("nncourse-") and name.endswith(".whl")):
         raise CourseError(wanted)

@@ -97,16 +97,16 @@ def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mappin
     try:
         given = tomllib.loads(decoded(path.read_bytes()))
     except (OSError, ValueError) as error:
-        raise CourseError(f"{path}: wanted weights as TOML in UTF-8; it cannot be read: {reason_of(error)}") from None
+        raise CourseError(f"{path}: expected weights as TOML in UTF-8; it cannot be read: {reason_of(error)}") from None
     known = {"notebook": {e.notebook for e in exercises}, "exercise": {e.key for e in exercises}}
     for kind, table in given.items():
         refuse_unknown(f"in {path} a table", kind, known)
         if not isinstance(table, dict):
-            raise CourseError(f"{path}: wanted a table [{kind}]; got {kind} = {table!r}")
+            raise CourseError(f"{path}: expected a table [{kind}]; got {kind} = {table!r}")
         for name, weight in table.items():
             refuse_unknown(f"in {path} the name of {TABLE_WORDS[kind]}", name, known[kind])
             if type(weight) not in (int, float) or not 0 <= weight < math.inf:
-                raise CourseError(f"{path}: wanted the weight of {name} as a number from 0; got {weight!r}")
+                raise CourseError(f"{path}: expected the weight of {name} as a number from 0; got {weight!r}")
     for exercise in exercises:
         for kind, name in (("notebook", exercise.notebook), ("exercise", exercise.key)):
             if name in given.get(kind, {}):
@@ -120,7 +120,7 @@ def read_overrides(path: Path, keys: Iterable[str], say: Say = print) -> dict[tu
     wanted = ("student", "exercise", "points", "reason")
     if sorted(name.strip().casefold() for name in table.columns) != sorted(wanted):
         got = table.separator.join(table.columns)[:80]
-        raise CourseError(f"{path}: wanted the columns {', '.join(wanted)}; got {got!r}")
+        raise CourseError(f"{path}: expected the columns {', '.join(wanted)}; got {got!r}")
     known_keys, found = sorted(keys), {}
     for row in table.rows:
         values = {name.strip().casefold(): value.strip() for name, value in row.values.items()}
@@ -131,9 +131,9 @@ def read_overrides(path: Path, keys: Iterable[str], say: Say = print) -> dict[tu
             raise CourseError(f"{where}: {error}") from None
         points = number(values["points"], comma="," in values["points"])
         if not 0 <= points < math.inf:
-            raise CourseError(f"{where}: wanted points as a number from 0; got {values['points']!r}")
+            raise CourseError(f"{where}: expected points as a number from 0; got {values['points']!r}")
         if not values["reason"]:
-            raise CourseError(f"{where}: wanted a reason for other points; got none")
+            raise CourseError(f"{where}: expected a reason for other points; got none")
         if key in found:
             raise CourseError(f"{where}: {key[0]}, {key[1]} is overridden twice")
         found[key] = points, values["reason"]

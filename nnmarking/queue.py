@@ -91,7 +91,7 @@ class Journal:
         try:
             text = path.read_text("utf-8") if path.exists() else ""
         except (OSError, UnicodeDecodeError):
-            raise CourseError(f"{path}: wanted the journal of an earlier run; it cannot be read: remove it") from None
+            raise CourseError(f"{path}: expected the journal of an earlier run; it cannot be read: remove it") from None
         for line in text.split("\n"):
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 entry = json.loads(line)

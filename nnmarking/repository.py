@@ -22,7 +22,7 @@ def address(root: Path, named: str | None = None) -> str:
     """
     found = settings(root)["project"].get("urls", {}).get("Repository", "") if named is None else named
     if found and not found.startswith("https://"):
-        raise CourseError(f"wanted the repository's address, https://…; got {found!r}")
+        raise CourseError(f"expected the repository's address, https://…; got {found!r}")
     return found.rstrip("/").removesuffix(".git")
 
 

@@ -78,7 +78,7 @@ def read(path: Path, say: Say = print) -> Roster:
     parts = next(([columns[part] for part in pair] for pair in PARTS if all(part in columns for part in pair)), [])
     if not (whole or parts):
         got = table.separator.join(table.columns)[:80]
-        raise CourseError(f"{path}: wanted a column with names, such as {', '.join(NAMES[:3])}; got {got!r}")
+        raise CourseError(f"{path}: expected a column with names, such as {', '.join(NAMES[:3])}; got {got!r}")
     known_by = [columns[name] for name in IDS if name in columns]
     rows, names, ids = [], [], []
     seen: dict[tuple[str, str], Row] = {}  # the first row of each id, by its column, and of each name

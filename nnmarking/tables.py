@@ -63,7 +63,7 @@ def _width(fields: list[str]) -> int:
 
 
 def _text(path: Path, what: str, say: Say) -> str:
-    wanted = f"{path}: wanted {what} as CSV in UTF-8"
+    wanted = f"{path}: expected {what} as CSV in UTF-8"
     try:
         content = path.read_bytes()
     except OSError as error:

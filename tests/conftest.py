@@ -33,7 +33,7 @@ def gpu() -> str:
 def gpus(gpu) -> int:
     """The number of GPUs; skip the test where there is only one, also with NNCOURSE_REQUIRE_GPU=1."""
     if (count := device.gpu_count()) < 2:
-        pytest.skip("wanted a second GPU")
+        pytest.skip("expected a second GPU")
     return count
 
 

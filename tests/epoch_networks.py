@@ -133,7 +133,7 @@ def names_in(text, file=""):
 def mutant(module, right="", wrong="", times=1):
     """What the module's text defines with `right`, which it must have so many times, replaced."""
     text = Path(module.__file__).read_text("utf-8")
-    assert not right or text.count(right) == times, f"wanted {right!r} {times}× in {module.__name__}"
+    assert not right or text.count(right) == times, f"expected {right!r} {times}× in {module.__name__}"
     return names_in(text.replace(right, wrong) if right else text)
 
 

@@ -22,10 +22,10 @@ COPIED = "dense_forward.tiled.cu"  # a long kernel, which three students copy fr
 EARLY, IN_TIME, LATE = (f"2026-{day}T08:00:00+00:00" for day in ("11-01", "12-01", "12-02"))
 # Entries of which nothing can be read, and the reason.
 UNREAD = {
-    "rara.rar": "wanted a .zip",
+    "rara.rar": "expected a .zip",
     "rarb": "hand in.rar is not read",
     "empty": "nothing in it",
-    "words.docx": "wanted a .zip",
+    "words.docx": "expected a .zip",
     "broken.zip": "cannot be read",
     "escapes.zip": "a path out of the archive",
     "blank.ipynb": "no filled-in exercise",

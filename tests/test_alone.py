@@ -119,7 +119,7 @@ def test_recorded_positions_are_all_there_and_a_button_leads_on(page):
 def test_too_many_positions_and_factors_want_a_script_that_computes():
     many = widget.slider("a", "moves", 0, 0, 1, 1 / (alone.MOST + 1))
     factors = widget.factors("b", "moves", 1, -1, 1)
-    for control, words in ((many, f"wanted at most {alone.MOST}"), (factors, "wanted a file in alone/")):
+    for control, words in ((many, f"expected at most {alone.MOST}"), (factors, "expected a file in alone/")):
         shown = widget.BrowserWidget("neuron.js", {"a": control}, lambda a: ({}, "said"), "A picture.")
         with pytest.raises(CourseError, match=words):
             alone.recorded(shown)

@@ -55,7 +55,7 @@ def test_notebooks_are_chosen_by_number_or_name(only, notebooks):
     [
         (["--only", "99"], "a notebook's number or an exercise"),
         (["--due", "tomorrow"], "2026-12-01T23:59"),
-        (["--late", "10"], "wanted --due beside --late"),
+        (["--late", "10"], "expected --due beside --late"),
         (["--due", "2026-12-01", "--late", "120"], "from 0 to 100"),
         (["--roster", "none.csv"], "none.csv"),
     ],

@@ -161,7 +161,7 @@ def test_a_mistake_is_said_before_anything_is_measured(arguments, capsys, monkey
     monkeypatch.setattr(networks, "run", lambda *_: pytest.fail("measured"))
     with pytest.raises(SystemExit) as ended:
         networks.main(arguments.split())
-    assert ended.value.code == 2 and "error: wanted" in capsys.readouterr().err
+    assert ended.value.code == 2 and "error: expected" in capsys.readouterr().err
 
 
 @pytest.mark.full

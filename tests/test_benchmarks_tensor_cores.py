@@ -19,7 +19,7 @@ def test_products_with_factors_of_fewer_bits(monkeypatch):
         pytest.skip(left_out["PyTorch"])
     error = {record["factors"]: record["error"] for record in records}
     assert error["float32"] < 1e-5 < 3e-4 < error["fp16"] < error["bf16"] / 3
-    with pytest.raises(workers.WrongResultError, match="PyTorch TF32.* wanted at most 8e-03"):
+    with pytest.raises(workers.WrongResultError, match="PyTorch TF32.* expected at most 8e-03"):
         tensor_cores.refuse_wrong("PyTorch TF32", np.full((3, 3), 1.1), np.ones((3, 3)), "TF32")
 
 

@@ -449,8 +449,8 @@ def test_a_language_that_is_not_there_is_one_line(tmp_path):
     tool = [sys.executable, str(ROOT / "tools" / "book.py"), "--lang", "xx", "--out", str(tmp_path)]
     result = subprocess.run(tool, capture_output=True, text=True)
     assert result.returncode == 1
-    assert result.stderr.count("\n") == 1 and "wanted the notebooks in the language 'xx'" in result.stderr
-    with pytest.raises(CourseError, match="wanted this text"):
+    assert result.stderr.count("\n") == 1 and "expected the notebooks in the language 'xx'" in result.stderr
+    with pytest.raises(CourseError, match="expected this text"):
         edition("xx", notebooks=ROOT / "notebooks", texts=tmp_path).text("README.md")
 
 

@@ -222,7 +222,7 @@ def test_threads_stand_in_the_plan_and_in_the_model(capsys, option, said, count)
     assert files.load("new.npz").provenance["threads"] == count
     assert run(capsys, f"test --dataset good.csv --model new.npz {option}")[0] == 0
     status, _, err = run(capsys, f"{TRAIN} --threads 0")
-    assert status == 2 and "wanted at least 1 thread, got 0" in err
+    assert status == 2 and "expected at least 1 thread, got 0" in err
 
 
 def test_an_optimizer_says_its_options_and_keeps_them(capsys):

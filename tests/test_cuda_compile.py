@@ -117,7 +117,7 @@ def test_a_compiler_that_is_missing_or_cannot_be_run_is_named(monkeypatch, tmp_p
     (tmp_path / "compiler").write_text("no program")
     (tmp_path / "compiler").chmod(0o755)
     cannot_be_run = "compiler cannot be run: .*; install g\\+\\+, or name another"
-    for compiler, said in (("none", "wanted the C\\+\\+ compiler none"), (tmp_path / "compiler", cannot_be_run)):
+    for compiler, said in (("none", "expected the C\\+\\+ compiler none"), (tmp_path / "compiler", cannot_be_run)):
         monkeypatch.setenv("CXX", str(compiler))
         with pytest.raises(CourseError, match=said):
             launch(CudaSource(GOOD.text, "kernels/unseen.cu"), "turned", (1,), (1,), [np.zeros(1, np.float32), 1])
@@ -181,7 +181,7 @@ def test_parameters_are_read_from_the_text(declaration, parameter):
 
 
 def test_an_unknown_kernel_is_refused_with_the_list():
-    with pytest.raises(CourseError, match=r"cuda/good.cu: wanted .* void tripled.* are: doubled, turned"):
+    with pytest.raises(CourseError, match=r"cuda/good.cu: expected .* void tripled.* are: doubled, turned"):
         parameters(GOOD, "tripled")
 
 
@@ -190,7 +190,7 @@ def test_read_shows_folder_and_name(tmp_path):
     path = tmp_path / "kernels" / "good.cu"
     path.write_text(GOOD.text)
     assert CudaSource.read(path, ("A=1",)) == CudaSource(GOOD.text, "kernels/good.cu", ("A=1",))
-    with pytest.raises(CourseError, match="none.cu: wanted a .cu file"):
+    with pytest.raises(CourseError, match="none.cu: expected a .cu file"):
         CudaSource.read(tmp_path / "none.cu")
 
 

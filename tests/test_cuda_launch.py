@@ -86,37 +86,37 @@ REFUSED = [
         {"a": A.astype(np.float64)},
         r"const float\* a, got float64; declare const double\* a, or, if the array is yours, use .astype",
     ),
-    ({"a": A.astype(np.int32)}, r"wanted float32 for const float\* a, got int32"),
+    ({"a": A.astype(np.int32)}, r"expected float32 for const float\* a, got int32"),
     ({"out": FLOATS[::2]}, r"contiguous numbers for out, got a view of shape \(10,\) with strides \(8,\).*ascontig"),
     ({"a": np.zeros((4, 5), np.float32).T}, r"got a view of shape \(5, 4\) with strides \(4, 20\)"),
-    ({"a": 3.0}, "wanted an array of float32 for a, got float 3.0"),
-    ({"a": [1.0, 2.0]}, "wanted an array of float32 for a, got list"),
-    ({"a": None}, "wanted an array of float32 for a, got NoneType None"),
-    ({"a": OnGpu()}, "wanted all arrays on one device, got a on the GPU and out on the CPU"),
-    ({"factor": A}, r"wanted a number for float factor, got an array of shape \(10,\)"),
-    ({"factor": "2"}, "wanted a number for float factor, got str '2'"),
-    ({"factor": 2j}, "wanted a number for float factor, got complex"),
-    ({"factor": 1e39}, r"wanted a number from -3.4\d*e\+38 to 3.4\d*e\+38 for float factor, got 1e\+39"),
+    ({"a": 3.0}, "expected an array of float32 for a, got float 3.0"),
+    ({"a": [1.0, 2.0]}, "expected an array of float32 for a, got list"),
+    ({"a": None}, "expected an array of float32 for a, got NoneType None"),
+    ({"a": OnGpu()}, "expected all arrays on one device, got a on the GPU and out on the CPU"),
+    ({"factor": A}, r"expected a number for float factor, got an array of shape \(10,\)"),
+    ({"factor": "2"}, "expected a number for float factor, got str '2'"),
+    ({"factor": 2j}, "expected a number for float factor, got complex"),
+    ({"factor": 1e39}, r"expected a number from -3.4\d*e\+38 to 3.4\d*e\+38 for float factor, got 1e\+39"),
     ({"factor": 10**400}, "for float factor, got 1000"),
     ({"n": 10**400}, "for int n, got 1000"),
-    ({"n": 2.5}, "wanted a whole number from -2147483648 to 2147483647 for int n, got 2.5"),
-    ({"n": np.nan}, "wanted a whole number from .* for int n, got nan"),
-    ({"n": np.inf}, "wanted a whole number from .* for int n, got inf"),
-    ({"n": 2**31}, "wanted a whole number from -2147483648 to 2147483647 for int n, got 2147483648"),
+    ({"n": 2.5}, "expected a whole number from -2147483648 to 2147483647 for int n, got 2.5"),
+    ({"n": np.nan}, "expected a whole number from .* for int n, got nan"),
+    ({"n": np.inf}, "expected a whole number from .* for int n, got inf"),
+    ({"n": 2**31}, "expected a whole number from -2147483648 to 2147483647 for int n, got 2147483648"),
     ({"n": -(2**31) - 1}, "for int n, got -2147483649"),
-    ({"grid": (0,)}, r"wanted grid x from 1 to 2147483647, got 0 in \(0,\)"),
-    ({"grid": (2**31,)}, "wanted grid x from 1 to 2147483647"),
-    ({"grid": (1, 65536)}, "wanted grid y from 1 to 65535, got 65536"),
-    ({"grid": (1, 1, 65536)}, "wanted grid z from 1 to 65535"),
-    ({"grid": (1.5,)}, "wanted grid x from 1 to 2147483647, got 1.5"),
-    ({"grid": (1, 1, 1, 1)}, "wanted a grid of 1 to 3 numbers"),
-    ({"grid": ()}, "wanted a grid of 1 to 3 numbers"),
-    ({"block": (1025,)}, "wanted block x from 1 to 1024, got 1025"),
-    ({"block": (-1,)}, "wanted block x from 1 to 1024, got -1"),
-    ({"block": (1, 1, 65)}, "wanted block z from 1 to 64, got 65"),
-    ({"block": (33, 32)}, r"wanted at most 1024 threads in a block, got \(33, 32\), which are 1056"),
-    ({"shared_bytes": 227 * 1024 + 1}, "wanted 0 to 232448 bytes of dynamic shared memory, got 232449"),
-    ({"shared_bytes": -1}, "wanted 0 to 232448 bytes"),
+    ({"grid": (0,)}, r"expected grid x from 1 to 2147483647, got 0 in \(0,\)"),
+    ({"grid": (2**31,)}, "expected grid x from 1 to 2147483647"),
+    ({"grid": (1, 65536)}, "expected grid y from 1 to 65535, got 65536"),
+    ({"grid": (1, 1, 65536)}, "expected grid z from 1 to 65535"),
+    ({"grid": (1.5,)}, "expected grid x from 1 to 2147483647, got 1.5"),
+    ({"grid": (1, 1, 1, 1)}, "expected a grid of 1 to 3 numbers"),
+    ({"grid": ()}, "expected a grid of 1 to 3 numbers"),
+    ({"block": (1025,)}, "expected block x from 1 to 1024, got 1025"),
+    ({"block": (-1,)}, "expected block x from 1 to 1024, got -1"),
+    ({"block": (1, 1, 65)}, "expected block z from 1 to 64, got 65"),
+    ({"block": (33, 32)}, r"expected at most 1024 threads in a block, got \(33, 32\), which are 1056"),
+    ({"shared_bytes": 227 * 1024 + 1}, "expected 0 to 232448 bytes of dynamic shared memory, got 232449"),
+    ({"shared_bytes": -1}, "expected 0 to 232448 bytes"),
 ]
 
 
@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused_in_one_line(changes, says):
 
 @pytest.mark.parametrize("arguments", [[], [A, A.copy(), 1.0], [A, A.copy(), 1.0, 1, 1]])
 def test_a_wrong_number_of_arguments_is_refused_with_the_list(arguments):
-    says = rf"wanted 4 arguments \(const float\* a, float\* out, float factor, int n\), got {len(arguments)}"
+    says = rf"expected 4 arguments \(const float\* a, float\* out, float factor, int n\), got {len(arguments)}"
     with pytest.raises(CourseError, match=says):
         launch(SOURCE, "scaled", (1,), (1,), arguments)
 
@@ -172,7 +172,7 @@ def is_filled(xp, **options):
 @pytest.mark.parametrize("constants", [{"tables": "a"}, {"table": "b"}, {"table": "n"}, {"table": "at"}])
 def test_constant_memory_that_is_not_there_is_refused(constants):
     (wrong,) = constants.items()
-    with pytest.raises(CourseError, match=rf"looks_up: wanted .*{wrong[0] if wrong[1] == 'a' else wrong[1]}"):
+    with pytest.raises(CourseError, match=rf"looks_up: expected .*{wrong[0] if wrong[1] == 'a' else wrong[1]}"):
         looked_up(np, [1], [0], constants=constants)
 
 
@@ -212,8 +212,8 @@ def test_gpu_and_emulator_agree_on_a_histogram(gpu):
     ("change", "says"),
     [
         (lambda a: a.astype("float64"), "got float64"),
-        (lambda a: a[::2], "wanted contiguous numbers for a, got a view"),
-        (lambda a: a.get(), "wanted all arrays on one device, got out on the GPU and a on the CPU"),
+        (lambda a: a[::2], "expected contiguous numbers for a, got a view"),
+        (lambda a: a.get(), "expected all arrays on one device, got out on the GPU and a on the CPU"),
     ],
 )
 def test_gpu_arrays_that_do_not_fit_are_refused(gpu, change, says):
@@ -231,9 +231,9 @@ def test_gpu_launches_take_no_emulator_options(gpu):
 
 
 def test_a_launch_is_prepared_for_a_gpu_only():
-    with pytest.raises(CourseError, match="wanted CuPy arrays, to prepare a launch"):
+    with pytest.raises(CourseError, match="expected CuPy arrays, to prepare a launch"):
         prepared(SOURCE, "scaled", (1,), (32,), [A, np.zeros(10, np.float32), 2.0, 10])
-    assert "wanted 4 arguments" in refused(prepared, SOURCE, "scaled", (1,), (32,), [A])
+    assert "expected 4 arguments" in refused(prepared, SOURCE, "scaled", (1,), (32,), [A])
 
 
 def test_gpu_a_prepared_launch_is_made_again_and_again(gpu):

@@ -41,7 +41,7 @@ def test_the_front_door_has_all_that_the_readme_names():
 
 
 def test_what_does_not_fit_a_kernel_is_refused():
-    with pytest.raises(UserError, match=r"^a.cu: add: wanted float32 for float\* a, got float64"):
+    with pytest.raises(UserError, match=r"^a.cu: add: expected float32 for float\* a, got float64"):
         launch(ADD, "add", (1,), (8,), (np.zeros(8), 8))
 
 

@@ -458,7 +458,7 @@ def test_kind_11_a_file_with_a_mark_is_read(encoding, tmp_path):
     (tmp_path / "k.cu").write_text(SIGMOID, encoding)
     assert CudaSource.read(tmp_path / "k.cu").text == SIGMOID
     (tmp_path / "k.cu").write_bytes(b"\xff\x00\x81")
-    with pytest.raises(UserError, match=r"k\.cu: wanted a \.cu file in UTF-8"):
+    with pytest.raises(UserError, match=r"k\.cu: expected a \.cu file in UTF-8"):
         CudaSource.read(tmp_path / "k.cu")
 
 

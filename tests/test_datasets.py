@@ -136,7 +136,7 @@ def test_random_bytes_are_read_or_refused_in_one_line(tmp_path_factory, content,
 
 NO_NUMBERS = ["abc", "", "nan", "-inf", "inf", "-Infinity", "NA", "1e39", "1e999", "1.5.2", "1_0", "٣", "½", "0x10"]
 NO_NUMBERS += ["1 234", "$5", "5%"]
-FINITE = "a finite number of at most 3.4e38 (float32) is wanted"
+FINITE = "a finite number of at most 3.4e38 (float32) is expected"
 NO_ROWS = "the file has none"
 NO_TEXTS = (b"\x89PNG\r\n\x1a\n\0\0", "a,b\n1,0\n".encode("utf-16")[:-1], "año,clase\n1,0\n".encode("latin-1"))
 
@@ -157,10 +157,10 @@ def test_long_fields_are_cut(csv_file):
 @pytest.mark.parametrize(
     "content, complaint",
     [
-        ("a,b,class\n1,2,0\n\n3,1\n", "row 4 has 2 columns, 3 are wanted"),
-        ("1,2,0\n1,2,0,5\n", "row 2 has 4 columns, 3 are wanted"),
-        ("a,b,c,class\n1,2,0\n3,4,1\n", "row 2 has 3 columns, 4 are wanted"),
-        ('1,2,0\n1,"2,0\n3",4,0\n', "row 2 has 2 columns, 3 are wanted"),
+        ("a,b,class\n1,2,0\n\n3,1\n", "row 4 has 2 columns, 3 are expected"),
+        ("1,2,0\n1,2,0,5\n", "row 2 has 4 columns, 3 are expected"),
+        ("a,b,c,class\n1,2,0\n3,4,1\n", "row 2 has 3 columns, 4 are expected"),
+        ('1,2,0\n1,"2,0\n3",4,0\n', "row 2 has 2 columns, 3 are expected"),
         *((text, NO_ROWS) for text in ("", "\n \n\r\n", '"a","b","class"\n\n', ",,\n,,\n", "# a\n")),
         ("0,1,class\n1,2,0\n", f"row 1, column 3: {FINITE}, got 'class'"),
         ("1,,0\n1,2,0\n", f"row 1, column 2: {FINITE}, got an empty field"),
@@ -177,12 +177,12 @@ def test_damaged_files(csv_file, content, complaint):
 @pytest.mark.parametrize(
     "label, outputs, complaint",
     [
-        ("2", 1, "a label 0 or 1 is wanted, got '2'"),
-        ("0.5", 1, "a label 0 or 1 is wanted, got '0.5'"),
-        ("-1", 3, "an integer label from 0 to 2 is wanted, got '-1'"),
-        ("3", 3, "an integer label from 0 to 2 is wanted, got '3'"),
-        ("1.5", None, "an integer label from 0 to 999 is wanted, got '1.5'"),
-        ("123456", None, "an integer label from 0 to 999 is wanted, got '123456'"),
+        ("2", 1, "a label 0 or 1 is expected, got '2'"),
+        ("0.5", 1, "a label 0 or 1 is expected, got '0.5'"),
+        ("-1", 3, "an integer label from 0 to 2 is expected, got '-1'"),
+        ("3", 3, "an integer label from 0 to 2 is expected, got '3'"),
+        ("1.5", None, "an integer label from 0 to 999 is expected, got '1.5'"),
+        ("123456", None, "an integer label from 0 to 999 is expected, got '123456'"),
     ],
 )
 def test_labels_out_of_range(csv_file, label, outputs, complaint):
@@ -242,8 +242,8 @@ def test_load_fits_named_sets_to_a_network():
     cancer = load("breast_cancer", inputs=30, outputs=2)
     np.testing.assert_array_equal(cancer.Y.argmax(axis=1), load("breast_cancer").labels)
     assert load("moons", outputs=2).Y.shape == (400, 2)
-    assert refused(load, "digits", outputs=1) == "wanted 10 outputs for digits; the network has 1"
-    wanted = "wanted 30 features for the inputs of the network; digits has 64, images of 1x8x8"
+    assert refused(load, "digits", outputs=1) == "expected 10 outputs for digits; the network has 1"
+    wanted = "expected 30 features for the inputs of the network; digits has 64, images of 1x8x8"
     assert refused(load, "digits", inputs=30, outputs=10) == wanted
 
 
@@ -251,7 +251,7 @@ def test_load_says_what_there_is():
     message = refused(load, "iris")
     names = *datasets.SHIPPED, *datasets.GENERATORS, "mnist", "fashion_mnist", datasets.SAMPLE, "CSV file"
     assert all(name in message for name in names)
-    assert "none.csv: a CSV file is wanted, but it cannot be read" in refused(load, "none.csv")
+    assert "none.csv: a CSV file is expected, but it cannot be read" in refused(load, "none.csv")
     assert "no part 'test'" in refused(load, "digits", part="test")
     refused(load, "x" * 5000)
     refused(load, "a\0b.csv")
@@ -364,7 +364,7 @@ def test_scaling_of_constant_columns_and_of_nothing():
 def test_scaling_refuses():
     X = np.ones((3, 4), dtype=np.float32)
     scaling = fit_scaling(X, "none")
-    assert "wanted 4 features a row, as scaled before; got the shape (3, 3)" in refused(scaling.apply, X[:, :3])
+    assert "expected 4 features a row, as scaled before; got the shape (3, 3)" in refused(scaling.apply, X[:, :3])
     assert "got the shape (4,)" in refused(scaling.apply, X[0])
     assert "one of none, normalization, standardization; got 'minmax'" in refused(fit_scaling, X, "minmax")
     assert "at least one sample" in refused(fit_scaling, X[:0], "none")
@@ -387,11 +387,11 @@ def test_samples_for_a_network(csv_file):
     digits, cancer = load("digits"), load("breast_cancer")
     assert digits.samples_for((64,)).shape == (1797, 64) and digits.samples_for((1, 8, 8)).shape == (1797, 1, 8, 8)
     assert cancer.samples_for((30,)) is not None and cancer.samples_for((2, 3, 5)).shape == (569, 2, 3, 5)
-    assert "wanted images of 1x28x28" in refused(digits.samples_for, (1, 28, 28))
+    assert "expected images of 1x28x28" in refused(digits.samples_for, (1, 28, 28))
     said = refused(digits.samples_for, (1, 4, 16))
-    assert "wanted images of 1x4x16 for the network; those of digits have 1x8x8" in said
-    assert "wanted samples of 1x8x8" in refused(cancer.samples_for, (1, 8, 8))
-    assert "wanted samples of 31 features" in refused(cancer.samples_for, (31,))
+    assert "expected images of 1x4x16 for the network; those of digits have 1x8x8" in said
+    assert "expected samples of 1x8x8" in refused(cancer.samples_for, (1, 8, 8))
+    assert "expected samples of 31 features" in refused(cancer.samples_for, (31,))
 
 
 def test_images_have_one_scaling_for_all_pixels(rng):
@@ -413,7 +413,7 @@ def test_images_have_one_scaling_for_all_pixels(rng):
     one = images[:1, :1, :1, :1]
     np.testing.assert_array_equal(fit_scaling(one, "standardization").apply(one), 0)
     for wrong in (images[:0], images[0], images[0, 0, 0]):
-        assert "wanted (samples, features)" in refused(fit_scaling, wrong, "none")
+        assert "expected (samples, features)" in refused(fit_scaling, wrong, "none")
 
 
 def test_scaling_takes_little_memory_beside_the_result():
@@ -460,7 +460,7 @@ def test_mnist_from_the_data_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("NNCOURSE_DATA", str(tmp_path))
     write_mnist(tmp_path / "fashion_mnist")
     assert load("fashion_mnist", part="test", inputs=12, outputs=10).X.shape == (5, 12)
-    assert refused(load, "fashion_mnist", outputs=1) == "wanted 10 outputs for fashion_mnist; the network has 1"
+    assert refused(load, "fashion_mnist", outputs=1) == "expected 10 outputs for fashion_mnist; the network has 1"
 
 
 @pytest.fixture
@@ -476,7 +476,7 @@ def test_some_of_its_digits_stand_in_for_mnist_and_say_so(no_mnist):
         assert data.name == "mnist_sample" and data.images.shape == (10 * each, 1, 28, 28)
         assert np.bincount(data.labels).tolist() == [each] * 10
         assert data.X.dtype == np.float32 and (data.X.min(), data.X.max()) == (0, 1)
-    assert "wanted part train or test" in refused(datasets.mnist_or_digits, "validation")
+    assert "expected part train or test" in refused(datasets.mnist_or_digits, "validation")
 
 
 def test_the_shipped_digits_are_mnist():
@@ -528,7 +528,7 @@ def test_mnist_refuses(tmp_path):
     refused(mnist, folder=tmp_path, name="kmnist")
     for images, labels in ((IMAGES, LABELS[:4]), (IMAGES, LABELS + 1), (LABELS, LABELS), (IMAGES[:0], LABELS[:0])):
         write_mnist(tmp_path, images, labels)
-        assert "as many labels 0 to 9 are wanted" in refused(mnist, folder=tmp_path)
+        assert "as many labels 0 to 9 are expected" in refused(mnist, folder=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -619,7 +619,7 @@ def test_fetch_offline_says_what_to_put_where(tmp_path):
     message = refused(fetch, FILE, "0" * 32, [UNREACHABLE, "nonsense"], tmp_path / "mnist")
     assert f"cannot fetch {FILE}" in message and f"put it into {tmp_path / 'mnist'}" in message
     assert UNREACHABLE in message
-    (tmp_path / "occupied").write_text("a file where a folder is wanted")
+    (tmp_path / "occupied").write_text("a file where a folder is expected")
     refused(fetch, FILE, "0" * 32, [UNREACHABLE], tmp_path / "occupied")
 
 

@@ -114,7 +114,7 @@ def test_numbers_are_rounded_to_the_nearest_of_each_format():
         assert np.isnan(sixteen_bits.rounded(np.float32([np.nan]), kind)).all()
         assert sixteen_bits.rounded(np.float32([-np.inf, 0, -2]), kind).tolist() == [-np.inf, 0, -2]
     assert sixteen_bits.rounded(np.float32([70_000, 2e-8]), "float16").tolist() == [np.inf, 0]
-    with pytest.raises(CourseError, match="wanted a format"):
+    with pytest.raises(CourseError, match="expected a format"):
         sixteen_bits.rounded(values, "float8")
 
 
@@ -130,7 +130,7 @@ def test_the_sizes_of_a_gradient_say_what_float16_loses():
     assert "× 1,024: in float16 0.0% become 0, 25.0%" in figure.words and "25.0% infinite" in figure.words
     labels = figure.figure.axes[0].get_legend_handles_labels()[1]
     assert {"gradient", "0 in float16", "infinite in float16"} <= set(labels)
-    with pytest.raises(CourseError, match="wanted a gradient"):
+    with pytest.raises(CourseError, match="expected a gradient"):
         sixteen_bits.plot_gradient(np.zeros(3))
 
 

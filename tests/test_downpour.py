@@ -45,5 +45,5 @@ def test_stale_gradients_want_a_smaller_rate():
 
 @pytest.mark.parametrize("settings", [{"workers": 0}, {"workers": 17}, {"slowness": 0.5}, {"rate": 0.0}])
 def test_settings_that_cannot_be_are_refused(settings):
-    with pytest.raises(CourseError, match="wanted from 1 to 16 workers"):
+    with pytest.raises(CourseError, match="expected from 1 to 16 workers"):
         plot_downpour(**settings)

@@ -12,7 +12,7 @@ from nncourse.errors import CourseError
 
 def sums(a: float, b: float) -> tuple[dict, str]:
     if a > 8:
-        raise CourseError("wanted a of at most 8\n  got more")
+        raise CourseError("expected a of at most 8\n  got more")
     return {"numbers": np.array([[a, b], [a + b, np.nan]]), "shade": np.array([1, 2], np.uint8)}, f"a + b = {a + b:g}"
 
 
@@ -46,7 +46,7 @@ def test_a_press_is_told_and_unknown_ones_are_not(made):
 def test_an_error_is_one_line_and_the_widget_lives_on(made):
     before = made.frame
     made.set(a=9)
-    assert made.words == "wanted a of at most 8 got more" and made.frame == before
+    assert made.words == "expected a of at most 8 got more" and made.frame == before
     made.set(a=2)
     assert made.words == "a + b = 2.05"
     with pytest.raises(CourseError, match="no control is called c"):

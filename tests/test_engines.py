@@ -70,12 +70,12 @@ def test_a_long_message_arrives_though_its_sender_has_ended_its_cell(two, capsys
 
 @pytest.mark.parametrize("line", ["--second 5", "--seconds five", "--ranks one", "cell"])
 def test_a_magic_that_is_not_understood_is_refused(two, line):
-    with pytest.raises(CourseError, match="wanted %%px, perhaps with --seconds 5 or --ranks 0,1; got"):
+    with pytest.raises(CourseError, match="expected %%px, perhaps with --seconds 5 or --ranks 0,1; got"):
         engines.px(line, "1")
 
 
 def test_ranks_that_are_not_there_are_refused(two):
-    with pytest.raises(CourseError, match=r"wanted ranks from 0 to 1, got \[2\]"):
+    with pytest.raises(CourseError, match=r"expected ranks from 0 to 1, got \[2\]"):
         engines.px("--ranks 2", "1")
 
 

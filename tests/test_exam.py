@@ -120,12 +120,12 @@ def test_the_operation_of_a_file_judges_like_the_packages():
         ("points = 2", "points = -1", "points"),
         ("points = 2", "tolerance = 2", "tolerance"),
         ("points = 2", "answer = '''\ndef running_mean(x, k):\n    return x'''", "own answer is not right"),
-        ('kernel = "numpy"', 'kernel = "numpy"\nchoice = 3', "wanted choice as text"),
+        ('kernel = "numpy"', 'kernel = "numpy"\nchoice = 3', "expected choice as text"),
         ('formula = "m', 'edge_cases = false\nformula = "m', 'edge_cases = ["zeros", "large"]; got False'),
         ('formula = "m', 'edge_cases = ["huge"]\nformula = "m', "an edge case"),
         ('formula = "m', 'tolerance = "much"\nformula = "m', "tolerance = 8; got much"),
-        ('formula = "m', 'sizes = { n = 3 }\nformula = "m', "wanted sizes as in"),
-        ('formula = "m', 'output = 3\nformula = "m', "wanted output as in"),
+        ('formula = "m', 'sizes = { n = 3 }\nformula = "m', "expected sizes as in"),
+        ('formula = "m', 'output = 3\nformula = "m', "expected output as in"),
         ('title = "Midterm"', "minutes = 'many'", "minutes as a number"),
         ('title = "Midterm"', "hours = 2", "'hours'"),
         ('title = "Midterm"', "title = 2", "title as text"),
@@ -188,7 +188,7 @@ def test_an_answer_of_the_right_form_is_kept_right_or_wrong(questions, tmp_path,
     assert "the examples come out" in sitting.keep(tmp_path, questions, "running_mean", "numpy", ONLY_THE_SAMPLE)
     assert path.read_text() == ONLY_THE_SAMPLE
     wrong = "def running_mean(x, k):\n    return x[1:]\n"
-    assert "gives [2.0, 3.0], wanted [1.5, 2.5]" in sitting.keep(tmp_path, questions, "running_mean", "numpy", wrong)
+    assert "gives [2.0, 3.0], expected [1.5, 2.5]" in sitting.keep(tmp_path, questions, "running_mean", "numpy", wrong)
     assert path.read_text() == wrong
     for broken in ("def running_mean(x, k:\n", "def other(x, k):\n    return x\n"):
         said = sitting.keep(tmp_path, questions, "running_mean", "numpy", broken)
@@ -207,7 +207,7 @@ def test_a_cuda_answer_is_compiled_and_kept_with_its_first_line(questions, tmp_p
         broken = text.replace("float sum = 0;", "float sum = ;")
         assert "Not kept" in sitting.keep(tmp_path, questions, "running_mean", "naive", broken, line)
     other = text.replace("int n, int k,", "int n,")
-    assert "wanted x, m, n, k, n_out" in sitting.keep(tmp_path, questions, "running_mean", "naive", other, line)
+    assert "expected x, m, n, k, n_out" in sitting.keep(tmp_path, questions, "running_mean", "naive", other, line)
     assert path.read_text() == text
 
 

@@ -321,7 +321,7 @@ def test_strict_an_exercise_that_was_to_be_solved_may_not_stay_open(monkeypatch)
 @pytest.mark.parametrize("names", ["relu,sigmiod", "sigmoid.numpi", "al"])
 def test_a_misspelt_name_to_be_solved_is_refused(monkeypatch, names):
     monkeypatch.setenv("NNCOURSE_SOLVE", names)
-    with pytest.raises(CourseError, match="NNCOURSE_SOLVE.*wanted"):
+    with pytest.raises(CourseError, match="NNCOURSE_SOLVE.*expected"):
         solve()
 
 
@@ -402,7 +402,7 @@ class TestCuda:
 
     def test_a_function_of_another_operation(self):
         answer = cuda("dense_forward naive", RIGHT_CUDA)
-        assert answer.outcome.state == "wrong" and "takes z, a, n; wanted A, W, b" in answer.outcome.line
+        assert answer.outcome.state == "wrong" and "takes z, a, n; expected A, W, b" in answer.outcome.line
 
     @pytest.mark.parametrize("body", ["", "int x;", "void sigmoid() {}"])
     def test_a_cell_without_a_kernel(self, body):

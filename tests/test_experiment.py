@@ -508,7 +508,7 @@ def test_ctrl_c_in_a_run_ends_all_and_another_number_of_processes_is_refused(tmp
     plan = replace(TINY, runs=2)
     assert runs.run_all(plan, [CPU], tmp_path / "new", lambda *job: begun.append(job) or 130, lambda line: None) == 130
     assert len(begun) == 1
-    with pytest.raises(CourseError, match="wanted 2 processes for cpu2-batch16-run1; got 1"):
+    with pytest.raises(CourseError, match="expected 2 processes for cpu2-batch16-run1; got 1"):
         here(tmp_path / "new", Job(Devices("cpu", 2), 16, 0))
 
 
@@ -519,16 +519,16 @@ def test_other_options_and_other_files_are_refused(tmp_path):
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "mine.txt").write_text("x")
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(CourseError, match="wanted a folder for the results"):
+    with pytest.raises(CourseError, match="expected a folder for the results"):
         runs.settle(TINY, tmp_path / "file")
-    with pytest.raises(CourseError, match="wanted from 1 to 512 processes, got 1000"):
+    with pytest.raises(CourseError, match="expected from 1 to 512 processes, got 1000"):
         runs.refuse_missing([Devices("cpu", 1000)])
     with pytest.raises(CourseError, match="it has other files"):
         runs.refuse_other(TINY, tmp_path / "two")
     with pytest.raises(CourseError, match="with its plan.json"):
         runs.read_plan(tmp_path / "two")
     for name in ("cpu1-batch16-run2", "gpu-batch1-run1", "x", "tpu1-batch16-run1", "../cpu1-batch16-run1"):
-        with pytest.raises(CourseError, match="wanted a run such as"):
+        with pytest.raises(CourseError, match="expected a run such as"):
             job_called(TINY, name)
 
 
@@ -565,5 +565,5 @@ def test_unequal_processes_train_together_with_measured_shares(tmp_path, capsys)
 def test_wrong_options_are_one_line(tmp_path, capsys, options):
     assert commands.main(["experiment", "small", "--out", str(tmp_path / "x"), *options]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("nncourse: wanted") and said.count("\n") == 1
+    assert said.startswith("nncourse: expected") and said.count("\n") == 1
     assert not (tmp_path / "x").exists()

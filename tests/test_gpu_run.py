@@ -22,7 +22,7 @@ def test_wrong():
     assert 1 + 1 == 3, "it is two"
 
 def test_two_gpus():
-    pytest.skip("wanted a second GPU")
+    pytest.skip("expected a second GPU")
 
 def test_cudnn():
     pytest.skip("cuDNN is missing (pip install -e '.[cudnn13]')")
@@ -67,13 +67,13 @@ def test_only_skips_for_a_second_gpu_or_cudnn_are_no_failures(tmp_path, workers)
     status, lines = ran(tmp_path, "-n", workers)
     row = run.counted(GROUP, lines, [], status, 1.0)
     assert (row.passed, row.earlier, row.timed) == (3, 0, 1)
-    assert dict(row.skipped) == {"wanted a second GPU": 1, "cuDNN is missing (pip install -e '.[cudnn13]')": 1}
+    assert dict(row.skipped) == {"expected a second GPU": 1, "cuDNN is missing (pip install -e '.[cudnn13]')": 1}
     failed = {name.partition("::")[2]: reason for name, reason in row.failed.items()}
     assert set(failed) == {"test_wrong", "test_elsewhere", "test_never_begins"}
     assert "it is two" in failed["test_wrong"] and failed["test_elsewhere"] == "no PyTorch here"
     assert "no such device" in failed["test_never_begins"]
     said = run.table([row], 1.0)
-    assert "test_elsewhere: no PyTorch here" in said and "skipped 1: wanted a second GPU" in said
+    assert "test_elsewhere: no PyTorch here" in said and "skipped 1: expected a second GPU" in said
 
 
 @pytest.mark.full

@@ -174,14 +174,14 @@ def too_long(group):
 
 def test_a_message_of_another_length_is_refused():
     _, said = in_processes(too_long, 2)
-    assert len(said) == 2 and "wanted 16 bytes from process 0, with tag 0; got 24" in said[0] and "got 8" in said[1]
+    assert len(said) == 2 and "expected 16 bytes from process 0, with tag 0; got 24" in said[0] and "got 8" in said[1]
 
 
 def test_without_mpi4py_one_line_says_what_to_install(monkeypatch):
     from nncourse.parallel.mpi import MPIGroup
 
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    with pytest.raises(CourseError, match=r"wanted mpi4py and an MPI.*pip install 'nncourse\[devices\]'"):
+    with pytest.raises(CourseError, match=r"expected mpi4py and an MPI.*pip install 'nncourse\[devices\]'"):
         MPIGroup()
 
 
@@ -195,7 +195,7 @@ def test_processes_exchange_by_nccl_with_a_gpu_each(gpus):
 
 
 def test_more_processes_than_gpus_are_refused_by_all_alike(gpus):
-    with pytest.raises(CourseError, match="wanted a GPU for each of"):
+    with pytest.raises(CourseError, match="expected a GPU for each of"):
         in_processes(total_of_ranks, gpus + 1, kind="nccl", limit=120)
 
 

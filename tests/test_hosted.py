@@ -113,7 +113,7 @@ def test_the_cell_installs_the_course_where_it_is_missing(monkeypatch, tmp_path)
 
 def test_the_cell_says_what_is_wrong(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match=r"wanted nncourse-1.whl beside this notebook"):
+    with pytest.raises(SystemExit, match=r"expected nncourse-1.whl beside this notebook"):
         run_cell(monkeypatch, "nncourse-1.whl", False)
     with pytest.raises(SystemExit, match="no route\nto host"):
         run_cell(monkeypatch, ADDRESS, False, FAILED)

@@ -16,7 +16,7 @@ LONGEST = 3  # hours
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_a_notebook_states_its_hours_and_none_is_too_long(path):
     found = lengths.length(path)
-    assert found.stated == lengths.in_words(found.hours), f"wanted `Time: about {lengths.in_words(found.hours)}.`"
+    assert found.stated == lengths.in_words(found.hours), f"expected `Time: about {lengths.in_words(found.hours)}.`"
     assert found.hours <= LONGEST, f"{found.minutes:.0f} minutes: {found}"
 
 
@@ -50,7 +50,7 @@ def test_words_cells_and_the_lines_of_exercises_count(tmp_path):
 
 def test_an_exercise_that_does_not_say_its_lines_is_named(tmp_path, capsys):
     path = write(tmp_path / "one.ipynb", ("words", "# One"), ("code", "# your code here"))
-    with pytest.raises(CourseError, match="wanted `your code here: about 6 lines`"):
+    with pytest.raises(CourseError, match="expected `your code here: about 6 lines`"):
         lengths.length(path)
     assert lengths.main([str(path)]) == 2 and capsys.readouterr().err.count("\n") == 1
 

@@ -60,7 +60,7 @@ def test_kind_15_points_by_hand_are_read(name, listed):
 @pytest.mark.parametrize("points", ["1_0", "٣", "-1", "nan", "inf", "1e999", "", "one", "0x1", "1.000,5", "1 000", "½"])
 def test_kind_15_points_that_are_no_number_are_refused(points, listed):
     path = listed(f"{SEMICOLONS}Gil Eva;sigmoid.numpy;{points};half\n")
-    assert f"{path}, line 3: wanted points as a number from 0" in refused(marks.read_overrides, path, KEYS)
+    assert f"{path}, line 3: expected points as a number from 0" in refused(marks.read_overrides, path, KEYS)
 
 
 def test_kind_15_a_comma_too_many_gives_no_zero(listed):
@@ -71,12 +71,12 @@ def test_kind_15_a_comma_too_many_gives_no_zero(listed):
 
 def test_kind_15_lines_are_those_of_the_file(listed):
     path = listed(f'sep=,\n,,,\n{HEADER}\nRoca Ana,sigmoid.numpy,1,"two\nlines"\n\nGil Eva,sigmoid.numpy,x,half\n')
-    assert ", line 7: wanted points" in refused(marks.read_overrides, path, KEYS)
+    assert ", line 7: expected points" in refused(marks.read_overrides, path, KEYS)
 
 
 @pytest.mark.parametrize("content", ["", "\n,,,\n", "student,points\nRoca Ana,1\n", f"{ROW}\n"])
 def test_kind_15_other_columns_are_named(content, listed):
-    assert "wanted the columns student, exercise, points, reason" in refused(
+    assert "expected the columns student, exercise, points, reason" in refused(
         marks.read_overrides, listed(content), KEYS
     )
 

@@ -30,7 +30,7 @@ def test_a_notebook_that_fails_fails_the_command(course, capfd):
 
 
 def test_a_notebook_that_is_not_there_is_said_in_one_line(course, capsys):
-    assert "wanted a notebook, one of 01, 02, 01_one, 02_two; got '03'" in command_refused(capsys, ["nbval", "03"])
+    assert "expected a notebook, one of 01, 02, 01_one, 02_two; got '03'" in command_refused(capsys, ["nbval", "03"])
 
 
 @pytest.mark.full

@@ -223,7 +223,7 @@ def test_check_refuses_a_place_where_the_kernel_cannot_run(kernel, device):
 def test_what_runs_on_the_cpu_alone_is_checked_nowhere_else(operation, kernel):
     assert check.check(operation, kernel, device="cpu", seed=1)
     for place in (kernel, lambda *arguments: None):
-        assert "wanted cpu to check it on, got 'gpu'" in refused(check.check, operation, place, device="gpu")
+        assert "expected cpu to check it on, got 'gpu'" in refused(check.check, operation, place, device="gpu")
 
 
 def test_a_failed_case_can_be_run_again():

@@ -289,7 +289,7 @@ def any_rule(monkeypatch):
     @network_epoch.kernel("numpy", device="cpu")
     def by_reference(parameters, M, V, architecture, *arguments):
         if any(isinstance(layer, Windows) for layer in architecture.layers):
-            raise DoesNotFitError("wanted no pool")
+            raise DoesNotFitError("expected no pool")
         results = network_epoch.reference(*(a.astype(float) for a in (parameters, M, V)), architecture, *arguments)
         for array, result in zip((parameters, M, V), results, strict=True):
             array[...] = result

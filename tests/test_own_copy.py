@@ -378,7 +378,9 @@ def test_the_courses_own_notebooks_are_copied_without_outputs(tmp_path, capsys):
 
 def test_why_a_copy_cannot_be_made_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(language, "COURSE", tmp_path)
-    assert "wanted the course's notebooks, found none" in command_refused(capsys, ["notebooks", str(tmp_path / "copy")])
+    assert "expected the course's notebooks, found none" in command_refused(
+        capsys, ["notebooks", str(tmp_path / "copy")]
+    )
 
 
 def test_another_language_has_a_copy_of_its_own(course):
@@ -400,5 +402,5 @@ def test_another_language_has_a_copy_of_its_own(course):
 def test_a_copy_is_not_turned_into_another_language(course):
     write(course / "notebooks" / "es" / "01_neurons.ipynb", **FIRST)
     bring(course)
-    with pytest.raises(CourseError, match="wanted your notebooks in es; this folder has them in en"):
+    with pytest.raises(CourseError, match="expected your notebooks in es; this folder has them in en"):
         own_copy.bring(course, course / "my_notebooks", "es")

@@ -75,7 +75,7 @@ def test_three_devices_and_another_shape_of_launch_on_the_same_memory():
 @pytest.mark.parametrize("way", WAYS)
 def test_a_device_that_does_not_come_is_named_and_nobody_waits_for_ever(way):
     peers = Simulated(4)
-    with pytest.raises(CourseError, match=r"device [012] wanted the numbers of device 3, which did not come in time"):
+    with pytest.raises(CourseError, match=r"device [012] expected the numbers of device 3, which did not come in time"):
         peers.all_reduce(numbers(4, 40), way, present=3)
     with pytest.raises(CourseError, match="did not come in time"):  # what was in memory is of no use any more
         peers.all_reduce(numbers(4, 40), way)
@@ -124,11 +124,11 @@ def test_few_numbers_travel_as_words_and_many_in_pieces():
 
 @needs_emulator
 def test_refusals():
-    assert "wanted at least 2 devices, got 1" in refused(Simulated, 1)
+    assert "expected at least 2 devices, got 1" in refused(Simulated, 1)
     peers = Simulated(2, most=8)
     peers.all_reduce(np.zeros((2, 0), np.float32))  # nothing to do
     assert "a vector for each of 2 devices, got 3" in refused(peers.all_reduce, numbers(3, 5))
-    assert "wanted at most 8 numbers, got 9; take pieces" in refused(peers.all_reduce, numbers(2, 9), "flags")
+    assert "expected at most 8 numbers, got 9; take pieces" in refused(peers.all_reduce, numbers(2, 9), "flags")
     assert "flags" in refused(peers.all_reduce, numbers(2, 9), "flag")
 
 

@@ -285,7 +285,7 @@ def test_the_figure_of_one_block_numbers_its_threads():
     assert Z.get_title(loc="left") == "Z (4, 8): written"
     numbers = {text.get_position(): text.get_text() for text in Z.texts if text.get_text().isdigit()}
     assert numbers == {(4 + x + 0.5, y + 0.5): str(4 * y + x) for x in range(4) for y in range(4)}
-    with pytest.raises(CourseError, match="wanted a block from 0 to 1, got 2"):
+    with pytest.raises(CourseError, match="expected a block from 0 to 1, got 2"):
         seen.plot(block=2)
 
 
@@ -305,12 +305,12 @@ def test_a_notebook_gets_figure_and_table(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "sizes", "says"),
     [
-        (("sigmoid", "numpy"), {}, "wanted a CUDA kernel, one of naive"),
+        (("sigmoid", "numpy"), {}, "expected a CUDA kernel, one of naive"),
         (("sigmoid", "fast"), {}, "one of its kernels"),
         (("sigmoidd", "naive"), {}, "did you mean sigmoid"),
-        (("dense_sgd_epoch", "__global__ void of_mine() {}"), {}, "sgd_epoch: wanted an operation with CUDA kernels"),
-        (("sigmoid", "naive"), {"n": 0}, "sigmoid: wanted sizes from 1 up, got n=0"),
-        (("sigmoid", "naive"), {"m": 3}, r"wanted a size \(n\) or a constant that the text defines; got m"),
+        (("dense_sgd_epoch", "__global__ void of_mine() {}"), {}, "sgd_epoch: expected an operation with CUDA kernels"),
+        (("sigmoid", "naive"), {"n": 0}, "sigmoid: expected sizes from 1 up, got n=0"),
+        (("sigmoid", "naive"), {"m": 3}, r"expected a size \(n\) or a constant that the text defines; got m"),
         (("dense_forward", "tiled"), {"block": (2, 2, 2)}, "a block with 1 axis or 2"),
         (("dense_forward", "tiled"), {"batch": 300, "n_in": 300, "n_out": 30}, "use smaller sizes"),
     ],
@@ -327,7 +327,7 @@ def test_mistakes_are_one_line(arguments, sizes, says):
         ("a[0] = z[0]", 'error: expected a ";"'),
         ("if (threadIdx.x) __syncthreads();", "reached by 3 of 4 threads"),
         ("while (a[0] == a[0] || n) a[0] = 1;", "too many to record"),
-        ("double value = z[0];", "wanted float64 for const double* z"),
+        ("double value = z[0];", "expected float64 for const double* z"),
     ],
 )
 def test_where_a_wrong_attempt_does_not_run_the_courses_is_shown_and_one_line_says_so(body, says, capsys):

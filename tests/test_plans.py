@@ -50,7 +50,7 @@ def test_the_plan_of_a_network_is_known_without_a_gpu(words, kind, operations, p
 
 
 def test_a_plan_that_is_unknown_or_does_not_fit_is_refused_in_one_line():
-    for plan, said in (("quick", "wanted a plan, one of"), ("recorded", "only a GPU records steps; leave it out")):
+    for plan, said in (("quick", "expected a plan, one of"), ("recorded", "only a GPU records steps; leave it out")):
         with pytest.raises(CourseError, match=said) as caught:
             train(make_network("8,3"), *data("8,3"), choose("numpy"), epochs=1, plan=plan)
         assert "\n" not in str(caught.value)

@@ -470,7 +470,7 @@ def test_a_kernel_that_fails_at_once_leaves_a_widget_that_says_so(my_kernels, op
 def test_what_cannot_be_made_is_said_and_can_be_mended(open_playground):
     widget = open_playground(backend="numpy")
     send(widget, "backend", "abacus")
-    until(lambda: "wanted a backend" in words_of(widget))
+    until(lambda: "expected a backend" in words_of(widget))
     send(widget, "backend", "numba")
     send(widget, "step")
     until(lambda: "and 10 samples" in words_of(widget))

@@ -69,7 +69,7 @@ class ScaleShift(WithoutActivation):
 
     def shape_after(self, shape):
         if shape != self.parameters[0].shape:
-            raise CourseError(f"wanted samples of shape {self.parameters[0].shape}; got {shape}")
+            raise CourseError(f"expected samples of shape {self.parameters[0].shape}; got {shape}")
         return shape
 
     def value(self, A):
@@ -122,7 +122,7 @@ class Groups(WithoutActivation):
     def shape_after(self, shape):
         groups, n_out, n_in = self.parameters[0].shape
         if shape != (groups * n_in,):
-            raise CourseError(f"wanted samples of {groups * n_in} numbers for {groups} groups; got {shape}")
+            raise CourseError(f"expected samples of {groups * n_in} numbers for {groups} groups; got {shape}")
         return (groups * n_out,)
 
     def _apart(self, A):
@@ -170,7 +170,7 @@ class Free(WithWeights):
 
     def shape_after(self, shape):
         if shape != self.W.shape[1:]:
-            raise CourseError(f"wanted samples of shape {self.W.shape[1:]}; got {shape}")
+            raise CourseError(f"expected samples of shape {self.W.shape[1:]}; got {shape}")
         return self.W.shape[:1]
 
     def forward(self, A_below, backend, training=None):
@@ -313,12 +313,12 @@ def test_activations_go_to_the_layers_that_take_one():
 
 def test_words_that_do_not_fit_are_refused_in_one_line():
     for text, said in (
-        ("image1x4x4,scaleshift,3", "scaleshift: wanted samples of shape"),
-        ("4,5,groups2x4,3", "groups2x4: wanted samples of 4 numbers"),
+        ("image1x4x4,scaleshift,3", "scaleshift: expected samples of shape"),
+        ("4,5,groups2x4,3", "groups2x4: expected samples of 4 numbers"),
         ("4,groups2,3", "such as groups2x3"),
-        ("4,scaleshift2,3", "wanted scaleshift; got"),
+        ("4,scaleshift2,3", "expected scaleshift; got"),
         ("4,scalshift,3", "did you mean scaleshift?"),
-        ("4,scaleshift", "wanted a number of outputs as the last word"),
+        ("4,scaleshift", "expected a number of outputs as the last word"),
     ):
         assert said in refused(make_network, text)
     with pytest.raises(CourseError, match="each of the 2 layers that take one; got 3"):
@@ -348,7 +348,7 @@ def test_a_layer_that_begins_in_another_shape_is_told():
         def initial(self, rng, initialiser):
             return Grown(np.ones(3))
 
-    with pytest.raises(CourseError, match=r"initial\(\) of Grown: wanted parameters of the shapes \[\(\)\]; got"):
+    with pytest.raises(CourseError, match=r"initial\(\) of Grown: expected parameters of the shapes \[\(\)\]; got"):
         initialised(Grown(np.zeros(())), "he", np.random.default_rng(1))
 
 
@@ -526,7 +526,7 @@ def test_the_command_line_trains_resumes_and_tests_it(text, table, tmp_path, cap
     for other in ("4,3", "4,6,3", text.replace("6", "7"), text.replace(",", ",gain,", 1), "4,7,scaleshift,3"):
         if other != text:
             status, said = command(capsys, *again, "--layers", other)
-            assert status == 2 and said.count("\n") == 1 and "wanted --layers as in" in said, (other, said)
+            assert status == 2 and said.count("\n") == 1 and "expected --layers as in" in said, (other, said)
     status, said = command(capsys, "test", *of, "--model", after)
     assert status == 0 and "accuracy" in said
 

@@ -163,7 +163,7 @@ def test_the_page_is_written_whole_or_not_at_all(quick, work, monkeypatch):
     ("line", "said"),
     [
         ("--out nowhere/report.html", "nowhere/report.html"),
-        ("--out .", "wanted a file"),
+        ("--out .", "expected a file"),
         ("--dataset nothing.csv", "nothing.csv"),
         ("--epochs 0", "epochs"),
         ("--epoch 3 --quik", "--quik"),
@@ -248,7 +248,7 @@ def test_a_batch_that_a_contender_cannot_do_costs_only_its_mark(monkeypatch):
 
     def up_to_ten(parameters, architecture, X, Y, batch, rate):
         if batch == 20:
-            raise DoesNotFitError("wanted a smaller one")
+            raise DoesNotFitError("expected a smaller one")
         if batch == 30:
             raise RuntimeError("no <i>")
         return fused(parameters, architecture, X, Y, batch, rate)

@@ -44,8 +44,8 @@ def waits(group, folder: str) -> None:
 @NEEDS_MPI
 @pytest.mark.full
 def test_a_member_that_fails_is_named_and_one_that_never_ends_is_stopped(tmp_path):
-    with pytest.raises(CourseError, match="rank 1: wanted more"):
-        together(fails, 2, why="wanted more")
+    with pytest.raises(CourseError, match="rank 1: expected more"):
+        together(fails, 2, why="expected more")
     with pytest.raises(CourseError, match="rank 1: ZeroDivisionError: by 0"):
         together(fails, 2, why="")
     for limit in (3, 12, 50):  # until both have begun before they are stopped
@@ -85,18 +85,18 @@ def test_shares_of_two_unequal_devices_are_measured():
 
 def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch, capsys):
     def none() -> None:
-        raise CourseError("wanted mpi4py, found none")
+        raise CourseError("expected mpi4py, found none")
 
     monkeypatch.setattr(nb13.start, "refuse_without_mpi", none)
     steps = nb13.measure_steps([8], [8, 64], rounds=2, seconds=0.002, sizes=(20, 10, 3))
-    assert "simulated: wanted mpi4py" in steps.source
+    assert "simulated: expected mpi4py" in steps.source
     assert steps.simulated
     assert len(steps.together[64]) == len(steps.alone[8]) == 2 and set(steps.alone) == {8}
     assert steps.exchange[8][0] == pytest.approx(ring_seconds(nb13.MADE_UP, nb13.GRADIENT, 2))
     assert_whole(nb13.plot_steps(steps))
     assert nb13.measure_messages([4, 64])[1].startswith("made up: ")
     assert nb13.measure_all_reduce(4096) == ring_seconds(nb13.MADE_UP, 4096, 2)
-    assert nb13.measure_shares(64, [0]) is None and "not measured: wanted mpi4py" in capsys.readouterr().out
+    assert nb13.measure_shares(64, [0]) is None and "not measured: expected mpi4py" in capsys.readouterr().out
 
 
 def test_a_speedup_above_the_ideal_stays_on_the_figure():

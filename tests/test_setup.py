@@ -58,7 +58,7 @@ def test_an_old_python_can_read_the_set_up():
 def test_an_old_python_gets_one_line(setup, version):
     problem = setup.python_problem(version)
     got = ".".join(map(str, version))
-    assert f"wanted Python 3.11 or newer, got {got}" in problem
+    assert f"expected Python 3.11 or newer, got {got}" in problem
     assert "PYTHON=python3.11 make" in problem and "\n" not in problem
     assert not any(map(setup.python_problem, [(3, 11, 0), (3, 12, 1), (3, 13, 9)]))
 
@@ -100,7 +100,7 @@ def test_the_tests_do_not_start_without_a_compiler(tmp_path):
 def test_an_unknown_cuda_is_refused(tmp_path):
     result = run_set_up(copy_of_the_set_up(tmp_path), CUDA="11")
     assert result.returncode == 1
-    assert result.stderr == "set-up: CUDA=11: wanted 12, 13 or none, or nothing to have it detected\n"
+    assert result.stderr == "set-up: CUDA=11: expected 12, 13 or none, or nothing to have it detected\n"
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="make is not here")
@@ -318,7 +318,7 @@ def installed(setup, monkeypatch, tmp_path):
 
 def test_an_unknown_argument_is_refused(installed, capsys):
     assert installed.main(["--help"]) == 1 and installed.runs == []
-    assert "unknown: --help; wanted test, book, shared or nothing" in capsys.readouterr().err
+    assert "unknown: --help; expected test, book, shared or nothing" in capsys.readouterr().err
 
 
 def test_what_a_link_leads_to_is_not_emptied(setup, monkeypatch, tmp_path):
@@ -629,7 +629,7 @@ def test_without_a_copy_nothing_is_started(tmp_path):
 
 def test_without_jupyterlab_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(lab, "find_spec", lambda name: None)
-    with pytest.raises(CourseError, match="wanted JupyterLab, which is not installed here: pip install jupyterlab"):
+    with pytest.raises(CourseError, match="expected JupyterLab, which is not installed here: pip install jupyterlab"):
         lab.start(tmp_path / "my_notebooks")
     assert not (tmp_path / "my_notebooks").exists()
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_fitted(sizes, seconds):
 
 @pytest.mark.parametrize("wrong", [{"latency": -1.0}, {"bandwidth": 0.0}, {"latency": np.nan}])
 def test_links_that_are_none(wrong):
-    assert "wanted a latency" in refused(Link, **wrong)
+    assert "expected a latency" in refused(Link, **wrong)
 
 
 # ---- what goes wrong
@@ -380,7 +380,9 @@ def test_errors_can_be_pickled_and_arguments_are_counted():
     assert (str(again), again.kind, again.circle) == (str(error), error.kind, error.circle)
     assert "arguments for each of 3 members" in refused(simulate, all_send_first, 3, vectors(2))
     for size in (0, -1, 2.5, "2", 1_000_000):
-        assert "wanted a group of 1 to 4096 members" in refused(simulate, lambda group: None, size)
-    assert "wanted a function of the group" in refused(simulate, 2, 2)
+        assert "expected a group of 1 to 4096 members" in refused(simulate, lambda group: None, size)
+    assert "expected a function of the group" in refused(simulate, 2, 2)
     for strange in ({"slow": {7: 2.0}}, {"dies": {-1: 2.0}}, {"links": {(0, 2): Link()}}):
-        assert "wanted ranks from 0 to 1 in links, slow and dies" in refused(simulate, lambda group: None, 2, **strange)
+        assert "expected ranks from 0 to 1 in links, slow and dies" in refused(
+            simulate, lambda group: None, 2, **strange
+        )

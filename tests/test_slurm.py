@@ -122,7 +122,7 @@ def test_elsewhere_and_without_an_environment_it_says_what_to_do(slurm, course, 
         assert slurm.wait(number)["ExitCode"] == "2:0"
         (log,) = folder.glob(f"*-{number}.log")
         assert log.read_text().count("\n") == 1
-        words = "wanted the course's folder, got" if folder == tmp_path else "found none: run make setup in"
+        words = "expected the course's folder, got" if folder == tmp_path else "found none: run make setup in"
         assert words in log.read_text()
 
 
@@ -189,8 +189,8 @@ def test_train_takes_other_data_another_model_and_options(slurm, course):
     ("arguments", "environment", "words"),
     [
         ([], {}, "found none: see datasets/README.md"),
-        ([], {"DATASET": "xor", "BACKEND": "numpy"}, "wanted 30 features for the inputs of the network; xor has 2"),
-        (["--model=x.npz"], {"DATASET": "xor"}, "wanted --model as a variable"),
+        ([], {"DATASET": "xor", "BACKEND": "numpy"}, "expected 30 features for the inputs of the network; xor has 2"),
+        (["--model=x.npz"], {"DATASET": "xor"}, "expected --model as a variable"),
         (["--layers=2,1"], {"DATASET": "xor", "BACKEND": "numpy", "TEST_DATASET": "no.csv"}, "no.csv"),
     ],
     ids=["no data", "data of another shape", "an option that is a variable", "no test data"],
@@ -236,7 +236,9 @@ def test_tasks_that_find_no_common_world_are_refused(slurm, course):
     number = slurm.submit(PARALLEL, *ENDLESS, cwd=course, MPI="none", DATASET="xor", BACKEND="numpy")
     assert slurm.wait(number)["ExitCode"] == "2:0", log_of(course, "parallel", number)
     (line,) = (line for line in log_of(course, "parallel", number).splitlines() if line.startswith("nncourse: "))
-    assert "wanted a world of 2 processes, as srun said; each process is alone in its own: say srun --mpi=pmi2" in line
+    assert (
+        "expected a world of 2 processes, as srun said; each process is alone in its own: say srun --mpi=pmi2" in line
+    )
     assert not list(course.glob("*.npz"))
 
 
@@ -303,7 +305,7 @@ def test_notebooks_are_run_and_a_failing_cell_is_told(slurm, course):
 def test_notebooks_want_a_gpu(slurm, course):
     number = slurm.submit(NOTEBOOKS, cwd=course)
     assert slurm.wait(number)["ExitCode"] == "2:0"
-    assert "wanted a GPU, since NNCOURSE_REQUIRE_GPU is 1" in log_of(course, "notebooks", number)
+    assert "expected a GPU, since NNCOURSE_REQUIRE_GPU is 1" in log_of(course, "notebooks", number)
 
 
 # jupyterlab.sbatch
@@ -364,7 +366,7 @@ def test_jupyterlab_serves_its_owner_alone_and_ends_when_cancelled(slurm, course
 def test_an_idle_time_that_is_no_number_is_refused(slurm, course):
     number = slurm.submit("--gres=none", LAB, cwd=course, IDLE_SECONDS="1h")
     assert slurm.wait(number)["ExitCode"] == "2:0"
-    assert "wanted IDLE_SECONDS as a whole number from 1 on, got 1h" in log_of(course, "lab", number)
+    assert "expected IDLE_SECONDS as a whole number from 1 on, got 1h" in log_of(course, "lab", number)
 
 
 # The jobs that were started before all tests

@@ -59,7 +59,7 @@ WRONG = (
 )
 
 # Words of English sentences that are none of Spanish; and where they may stand: in code, and in what NumPy says.
-ENGLISH = re.compile(r"(?<![\w./=-])(?:the|of|and|with|is|are|was|wanted|got|for|not|from|which|this)(?![\w./=-])")
+ENGLISH = re.compile(r"(?<![\w./=-])(?:the|of|and|with|is|are|was|expected|got|for|not|from|which|this)(?![\w./=-])")
 CODE = re.compile(r"<style>.*?</style>|Unable to allocate [^\n]*|```.*?```|`[^`\n]*`|'[^'\n]*'|\"[^\"\n]*\"", re.DOTALL)
 UNSEEN = re.compile(r"^_|layout|style")  # of a widget's state
 
@@ -154,7 +154,7 @@ def test_a_hand_out_in_another_language_speaks_it(spanish, tmp_path):
     wrong = run(course, "-m", "nnclassroom", "check", "nosuch", language=spanish, root=course)
     assert wrong.returncode == 2 and "se esperaba" in wrong.stderr
     english = run(course, "-m", "nnclassroom", "check", "nosuch", language="", root=course)
-    assert english.returncode == 2 and "wanted an operation, one of" in english.stderr
+    assert english.returncode == 2 and "expected an operation, one of" in english.stderr
 
 
 def english_in(text: str) -> list[str]:
@@ -201,7 +201,7 @@ def test_commands_speak_spanish(lines, spanish, tmp_path):
 
 
 def test_english_is_found():
-    text = "✗ relu: wanted float32\nse esperaba float32; se ha recibido `got`\nthe end"
-    assert english_in(text) == ["✗ relu: wanted float32", "the end"]
+    text = "✗ relu: expected float32\nse esperaba float32; se ha recibido `got`\nthe end"
+    assert english_in(text) == ["✗ relu: expected float32", "the end"]
     state = {"caption": "one of two", "_esm": "this", "data": ["it is", {"text/html": "uno"}]}
     assert [line for each in texts(state) for line in english_in(each)] == ["one of two", "it is"]

@@ -278,9 +278,9 @@ def test_a_full_disk_is_one_line_and_nothing_is_half_written(work):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--dataset", "iris.csv"], "rank 0: iris.csv: a CSV file is wanted"),
-        (["--layers", "3,1"], "rank 0: wanted 3 features"),
-        (["--batch-size", "0"], "every rank: wanted epochs and batch size of at least 1"),
+        (["--dataset", "iris.csv"], "rank 0: iris.csv: a CSV file is expected"),
+        (["--layers", "3,1"], "rank 0: expected 3 features"),
+        (["--batch-size", "0"], "every rank: expected epochs and batch size of at least 1"),
     ],
     ids=["no such file", "data of another shape", "an option that makes no sense"],
 )
@@ -348,10 +348,15 @@ def test_a_world_of_another_size_is_refused(by, size, words):
 @pytest.mark.parametrize(
     ("variables", "processes", "patience", "words"),
     [
-        ({}, 0, 6, "wanted from 1 to 512 processes, got 0"),
-        ({}, -2, 6, "wanted from 1 to 512 processes, got -2"),
-        ({}, 2, 0, "wanted a patience of more than 0 seconds, got 0"),
-        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, 4, 6, "wanted 4 processes, but mpiexec started 2: leave --processes out"),
+        ({}, 0, 6, "expected from 1 to 512 processes, got 0"),
+        ({}, -2, 6, "expected from 1 to 512 processes, got -2"),
+        ({}, 2, 0, "expected a patience of more than 0 seconds, got 0"),
+        (
+            {"PMI_RANK": "0", "PMI_SIZE": "2"},
+            4,
+            6,
+            "expected 4 processes, but mpiexec started 2: leave --processes out",
+        ),
     ],
 )
 def test_what_cannot_be_started_is_refused(monkeypatch, variables, processes, patience, words):
@@ -484,5 +489,5 @@ def test_last_words_reach_the_guard_whole_or_shortened(heart):
 @MPI
 def test_without_a_folder_for_the_socket_one_line_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(start.tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(CourseError, match="wanted a folder for a socket; No such file .*: name one in TMPDIR"):
+    with pytest.raises(CourseError, match="expected a folder for a socket; No such file .*: name one in TMPDIR"):
         start.run(["train"], 2, 6, lambda heart: 0)

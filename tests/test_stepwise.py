@@ -214,7 +214,7 @@ def test_of_a_batch_a_line_for_each_matrix():
     lines = {line[0]: line for line in table.lines}
     assert len(lines) == len(steps.reference)
     assert lines["D³"] == ("D³", "(4b) (D W) ⊙ S", "1 wrong", "(3, 2)", "✗")
-    assert lines["dW²"][-1] == "○ open" and lines["D²"][1] == "wanted shape (3, 3)"
+    assert lines["dW²"][-1] == "○ open" and lines["D²"][1] == "expected shape (3, 3)"
     assert lines["dW³"][2:] == ("all right", "(2, 3)", "✓")
     assert max(map(len, str(table).splitlines())) <= 80
 

@@ -473,5 +473,5 @@ def test_shares_by_speed_on_real_processes():
 def test_samples_for_another_network_are_refused_in_one_line(strategy):
     X, Y = np.zeros((8, 3), np.float32), np.zeros((8, 1), np.float32)
     for samples, targets in ((X[:, :2], Y), (X, Y[:4]), (X.astype(float), Y)):
-        with pytest.raises(CourseError, match=r"wanted float32 samples of shape \(n, 3\) and targets"):
+        with pytest.raises(CourseError, match=r"expected float32 samples of shape \(n, 3\) and targets"):
             simulate(lambda group: strategy(make_network("3,4,1"), samples, targets, NUMPY, group, epochs=1), 2)  # noqa: B023

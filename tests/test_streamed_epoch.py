@@ -179,7 +179,7 @@ MISTAKES = mistakes("epochs/streamed")
 def test_wrong_texts_are_rejected(name, emulator, monkeypatch):
     right, wrong = MISTAKES[name]
     texts = [text for text in module.TEXTS if right in text.text]
-    assert len(texts) == 1, f"wanted {right!r} in one of the texts"
+    assert len(texts) == 1, f"expected {right!r} in one of the texts"
     changed = (replace(text, text=text.text.replace(right, wrong)) for text in module.TEXTS)
     monkeypatch.setattr(module, "TEXTS", tuple(changed))
     source.cache_clear()

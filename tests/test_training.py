@@ -165,7 +165,7 @@ def narrow(monkeypatch):
     @dense_sgd_epoch.kernel("narrow", device="cpu", otherwise="numpy")
     def narrow(parameters, architecture, *arguments):
         if len(architecture.shapes) > 1:
-            raise DoesNotFitError("narrow wanted one layer; take the plan numpy")
+            raise DoesNotFitError("narrow expected one layer; take the plan numpy")
         return dense_sgd_epoch["numpy"](parameters, architecture, *arguments)
 
     monkeypatch.setitem(planner.KERNELS, "numpy", "narrow")
@@ -175,7 +175,7 @@ def narrow(monkeypatch):
 def test_where_a_kernel_does_not_fit_the_next_takes_over_and_it_is_said(moons, narrow):
     network, history = trained(make_network([2, 4, 1]), *moons, choose("numpy"))
     assert history.plan == "numpy"
-    assert history.note == "trained by numpy: narrow wanted one layer; take the plan numpy"
+    assert history.note == "trained by numpy: narrow expected one layer; take the plan numpy"
     assert same(network, trained(make_network([2, 4, 1]), *moons, NUMPY)[0])
     fits = trained(make_network([2, 1]), *moons, choose("numpy"))[1]
     assert (fits.plan, fits.note) == ("narrow", "")
@@ -183,7 +183,7 @@ def test_where_a_kernel_does_not_fit_the_next_takes_over_and_it_is_said(moons, n
 
 def test_a_kernel_that_was_asked_for_and_does_not_fit_is_an_error(moons, narrow):
     network = make_network([2, 4, 1])
-    with pytest.raises(DoesNotFitError, match="wanted one layer"):
+    with pytest.raises(DoesNotFitError, match="expected one layer"):
         train(network, *moons, choose("numpy"), epochs=1, plan="narrow")
     assert same(network, make_network([2, 4, 1]))
 

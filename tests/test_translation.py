@@ -169,7 +169,7 @@ def small_course(root: Path, sentence: str = SENTENCE) -> Path:
     (root / "locale").mkdir(exist_ok=True)
     shutil.copyfile(ROOT / "nncourse" / "language.py", root / "nncourse" / "language.py")
     (root / "nncourse" / "words.py").write_text(
-        'def told(n: int) -> str:\n    return f"wanted {n} of them; got none"\n'
+        'def told(n: int) -> str:\n    return f"expected {n} of them; got none"\n'
     )
     (root / "locale" / "words.toml").write_text('["*"]\ncode = ["notebooks/*"]\n')
     cells = [
@@ -235,15 +235,15 @@ def test_translations_follow_a_file_that_moves_to_another_room(root, capsys):
 @pytest.mark.parametrize(
     ("now", "said"),
     [
-        ("wanted {self.reference}, see kernels/peer/all.cu", "se pide {self.reference}: kernels/peer/all.cu"),
-        ("wanted {self.truth.size}, see kernels/peer.cu", "se pide {self.truth.size}: kernels/peer.cu"),
-        ("wanted {said(truth)}, see kernels/peer.cu", "se pide {said(truth)}: kernels/peer.cu"),
+        ("expected {self.reference}, see kernels/peer/all.cu", "se pide {self.reference}: kernels/peer/all.cu"),
+        ("expected {self.truth.size}, see kernels/peer.cu", "se pide {self.truth.size}: kernels/peer.cu"),
+        ("expected {said(truth)}, see kernels/peer.cu", "se pide {said(truth)}: kernels/peer.cu"),
         ("need {self.truth}, see kernels/peer.cu", None),
-        ("wanted {self.truth} or see kernels/peer.cu", None),
+        ("expected {self.truth} or see kernels/peer.cu", None),
     ],
 )
 def test_a_translation_takes_the_new_names_of_files_and_of_code(now, said):
-    english, spanish = "wanted {self.truth}, see kernels/peer.cu", "se pide {self.truth}: kernels/peer.cu"
+    english, spanish = "expected {self.truth}, see kernels/peer.cu", "se pide {self.truth}: kernels/peer.cu"
     again = catalogue.with_new_names(catalogue.Said(english, None, spanish, False), now)
     assert (again and again.string) == said
 
@@ -289,14 +289,14 @@ def test_write_translates_and_tells_what_stays_english(root, capsys):
     assert first.source == "Suma."
     switch = 'import os\n\nos.environ["NNCOURSE_LANG"] = "es"\nimport nncourse\n\n'
     assert second.source == switch + 'x = 1  # one of them\nprint(f"ahora es {x}")'
-    assert "wanted {n} of them" in (root / "nncourse/languages/es/nncourse/words.py").read_text("utf-8")
+    assert "expected {n} of them" in (root / "nncourse/languages/es/nncourse/words.py").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
     ("text", "said", "kind", "what"),
     [
         ("it is {x} now", "ahora es {y}", "f-string", "holes"),
-        ("wanted %s; got %(got)r", "se pide %s", "string", "holes"),
+        ("expected %s; got %(got)r", "se pide %s", "string", "holes"),
         ("it is {'up' if x else 'down'}", "está {'arriba' if y else 'abajo'}", "f-string", "holes"),
         ("call `hint`", "llama a `pista`", "paragraph", "code"),
         ("where $x = 1$", "donde $x = 2$", "paragraph", "formulas"),
@@ -353,18 +353,18 @@ def test_a_changed_catalogue_stops_no_command_and_changed_code_does(root):
     (root / "nncourse" / "words.py").write_text("told = None\n")
     with pytest.raises(ImportError, match="older than its sources: run python tools/translate.py write es"):
         language["folder_of"]("es")
-    with pytest.raises(ImportError, match="NNCOURSE_LANG=xx: wanted one of en, es; got 'xx'"):
+    with pytest.raises(ImportError, match="NNCOURSE_LANG=xx: expected one of en, es; got 'xx'"):
         language["folder_of"]("xx")
 
 
 def test_one_notebook_is_written_alone(root, capsys):
     commands.write(root, "es")
     translate(root, "01_neurons", NOTEBOOK)
-    translate(root, "nncourse", {"wanted {n} of them; got none": "se piden {n}"})
+    translate(root, "nncourse", {"expected {n} of them; got none": "se piden {n}"})
     assert commands.write(root, "es", ["01_neurons"]) == 0
     assert NOTEBOOK[SENTENCE] in (root / "notebooks/es/01_neurons.ipynb").read_text("utf-8")
     words_py = root / "nncourse/languages/es/nncourse/words.py"
-    assert "wanted {n}" in words_py.read_text("utf-8")
+    assert "expected {n}" in words_py.read_text("utf-8")
     assert commands.write(root, "es", ["nncourse"]) == 0 and "se piden {n}" in words_py.read_text("utf-8")
     assert commands.write(root, "es", ["01_neuron"]) == 1 and "got 01_neuron" in capsys.readouterr().out
 

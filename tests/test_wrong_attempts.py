@@ -34,7 +34,7 @@ def _without_the_idea(right: dict, wrong: list[dict]) -> dict:
 
 
 def _counted(wrong: dict) -> bool:
-    return bool(re.search(r"times .*: wanted|reads \w+ [\d,]+ times|sectors .*: wanted", wrong["says"]))
+    return bool(re.search(r"times .*: expected|reads \w+ [\d,]+ times|sectors .*: expected", wrong["says"]))
 
 
 KINDS: dict[str, Callable[[dict, list[dict]], dict]] = {

@@ -107,7 +107,7 @@ def test_every_cuda_kernel_has_a_mutant():
     tried = {function(known[mutant.operation][mutant.kernel]) for mutant in ALL}
     cuda = [each for operation in known.values() for each in operation.kernels.values() if isinstance(each, CudaKernel)]
     without = [f"{each.operation.name} ({each.name})" for each in cuda if function(each) not in tried]
-    assert not without, f"wanted a mutant in tests/mutants for each CUDA kernel; none for {', '.join(without)}"
+    assert not without, f"expected a mutant in tests/mutants for each CUDA kernel; none for {', '.join(without)}"
 
 
 @mutants(MUTANTS)

@@ -66,7 +66,7 @@ def _exercises(notebook: str, cells: Sequence[Any]) -> tuple[int, ...]:
         elif BLANK in cell.source and not extra:
             lines = LINES.search(cell.source)
             if not lines:
-                raise CourseError(f"{notebook}, cell {cell.id}: wanted `{BLANK}: about 6 lines`, with a number")
+                raise CourseError(f"{notebook}, cell {cell.id}: expected `{BLANK}: about 6 lines`, with a number")
             found.append(int(lines[1]))
     return tuple(found)
 

@@ -40,7 +40,9 @@ def python_problem(version: "tuple[int, ...]") -> str:
     if version[:2] >= OLDEST_PYTHON:
         return ""
     wanted, got = ".".join(map(str, OLDEST_PYTHON)), ".".join(map(str, version[:3]))
-    return f"wanted Python {wanted} or newer, got {got}: install one, or name it, as in: PYTHON=python{wanted} make lab"
+    return (
+        f"expected Python {wanted} or newer, got {got}: install one, or name it, as in: PYTHON=python{wanted} make lab"
+    )
 
 
 def venv_problem() -> str:
@@ -303,12 +305,12 @@ def main(arguments: "list[str]") -> int:
     """
     unknown = set(arguments) - {"test", "book", "shared"}
     if unknown:
-        return stop(f"unknown: {', '.join(sorted(unknown))}; wanted test, book, shared or nothing")
+        return stop(f"unknown: {', '.join(sorted(unknown))}; expected test, book, shared or nothing")
     tests, shared = "test" in arguments, "shared" in arguments
     book = tests or "book" in arguments
     asked = os.environ.get("CUDA", "")
     if asked and asked not in CUDA_CHOICES:
-        return stop(f"CUDA={asked}: wanted 12, 13 or none, or nothing to have it detected")
+        return stop(f"CUDA={asked}: expected 12, 13 or none, or nothing to have it detected")
     missing_compiler = compiler_problem()
     if missing_compiler and tests:
         return stop(missing_compiler)

@@ -74,14 +74,14 @@ def main() -> int:
     parser.add_argument("--anew", action="store_true")
     options = parser.parse_args()
     if not re.fullmatch(r"[1-9]/[1-9]", options.part) or options.part[0] > options.part[2]:
-        return refuse(f"wanted a part such as 1/2, got {options.part}")
+        return refuse(f"expected a part such as 1/2, got {options.part}")
     if lacking := [name for name in NEEDED if not find_spec(name)]:
-        return refuse(f"wanted {', '.join(lacking)} in {sys.executable}, found none: run make setup")
+        return refuse(f"expected {', '.join(lacking)} in {sys.executable}, found none: run make setup")
 
     from nncourse import device
 
     if reason := device.why_no_gpu():
-        return refuse(f"wanted a GPU: {reason}")
+        return refuse(f"expected a GPU: {reason}")
     folder = ROOT / "build" / "gpu" / files_now()
     if options.anew:
         for record in folder.glob("*.jsonl"):

@@ -32,7 +32,7 @@ def run(options: Namespace) -> int:
     }
     wanted = arguments.chosen("a notebook", ",".join(options.notebooks), names)
     if not find_spec("nbval"):
-        raise CourseError("wanted pytest and nbval here: `make setup` installs them, elsewhere `pip install nbval`")
+        raise CourseError("expected pytest and nbval here: `make setup` installs them, elsewhere `pip install nbval`")
     with tempfile.TemporaryDirectory(prefix="nncourse-nbval-") as made:
         for path in wanted:
             (Path(made) / path.name).write_bytes(notebook_files.clean(path.read_bytes(), path.name))

@@ -51,7 +51,7 @@ def time_kernels(options: Namespace) -> int:
     for text in options.size:
         name, _, count = text.partition("=")
         if not count.isdecimal() or len(count) > 9:
-            raise CourseError(f"wanted --size NAME=N with N from 0 to 999999999, such as batch=64; got {text!r}")
+            raise CourseError(f"expected --size NAME=N with N from 0 to 999999999, such as batch=64; got {text!r}")
         sizes[name] = int(count)
     for operation in check.chosen(options):
         rows = timing.time_kernels(operation, sizes, options.kernel)

@@ -74,7 +74,7 @@ def train(options: Namespace, heart: Heartbeat | None) -> int:
     resumed = files.load(options.resume) if options.resume else None
     seed = options.seed if options.seed is not None else _count_of("seed", resumed)
     if seed < 0:
-        raise CourseError(f"wanted a seed of at least 0, got {seed}")
+        raise CourseError(f"expected a seed of at least 0, got {seed}")
     network = _network(options, resumed, seed)
     optimizer = _optimizer(options, resumed)
     refuse_unwritable(Path(options.model), "the model")
@@ -162,7 +162,7 @@ def _network(options: Namespace, resumed: Model | None, seed: int) -> Network:
             refuse_other_layers(resumed.network, options.layers, f"--layers as in {options.resume}")
         return resumed.network
     if options.layers is None:
-        raise CourseError(f"wanted --layers, such as --layers {words.EXAMPLE} (inputs first), or --resume MODEL")
+        raise CourseError(f"expected --layers, such as --layers {words.EXAMPLE} (inputs first), or --resume MODEL")
     activation, cost, initialiser = (_chosen(options, name) for name in ("activation", "cost", "initialiser"))
     layers = words.parsed(options.layers)
     layers = layers if options.dropout is None else words.with_dropout(layers, options.dropout)
@@ -191,7 +191,7 @@ def _from(options: Namespace, name: str, resumed: Model | None, default: Any) ->
         return given
     known = resumed.provenance.get(name, default) if resumed else default
     if type(known) is not type(default) and not (isinstance(known, int) and isinstance(default, float)):
-        raise CourseError(f"the model to resume says {name}: {known!r}; wanted a value such as {default!r}")
+        raise CourseError(f"the model to resume says {name}: {known!r}; expected a value such as {default!r}")
     return known
 
 
@@ -199,5 +199,5 @@ def _count_of(name: str, model: Model | None) -> int:
     """A whole number from the provenance of the resumed model, or 0."""
     count = model.provenance.get(name, 0) if model else 0
     if not isinstance(count, int) or count < 0:
-        raise CourseError(f"the model to resume says {name}: {count!r}; wanted a whole number of at least 0")
+        raise CourseError(f"the model to resume says {name}: {count!r}; expected a whole number of at least 0")
     return count

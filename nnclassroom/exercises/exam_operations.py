@@ -52,9 +52,9 @@ def operations_of(text: str) -> dict[str, Operation]:
     for entry in entries(text, "operation"):
         made = _operation(entry)
         if made.name in found:
-            raise CourseError(f"wanted each operation once; {made.name} is defined twice")
+            raise CourseError(f"expected each operation once; {made.name} is defined twice")
         if _is_known(made.name):
-            raise CourseError(f"wanted a name that the package does not use; {made.name} is one of its operations")
+            raise CourseError(f"expected a name that the package does not use; {made.name} is one of its operations")
         found[made.name] = made
     return found
 
@@ -63,7 +63,7 @@ def entries(text: str, kind: str) -> list[dict[str, Any]]:
     """The tables [[kind]] of a TOML text. CourseError if the text is not TOML, or `kind` is something else."""
     found = _parsed(text).get(kind, [])
     if not (isinstance(found, list) and all(isinstance(entry, dict) for entry in found)):
-        raise CourseError(f"wanted tables [[{kind}]]; got {kind} = {str(found)[:60]}")
+        raise CourseError(f"expected tables [[{kind}]]; got {kind} = {str(found)[:60]}")
     return found
 
 
@@ -71,7 +71,7 @@ def title_of(text: str) -> str:
     """The title that a TOML text gives to the examination; "" without one."""
     title = _parsed(text).get("title", "")
     if not isinstance(title, str):
-        raise CourseError(f"wanted title as text; got {title!r}")
+        raise CourseError(f"expected title as text; got {title!r}")
     return title.strip()
 
 
@@ -81,7 +81,7 @@ def minutes_of(text: str) -> float:
         refuse_unknown("a setting of the examination", key, TOP)
     minutes = _parsed(text).get("minutes", 0)
     if type(minutes) not in (int, float) or not 0 <= minutes < 10_000:
-        raise CourseError(f"wanted minutes as a number such as 90; got {minutes!r}")
+        raise CourseError(f"expected minutes as a number such as 90; got {minutes!r}")
     return float(minutes)
 
 
@@ -89,7 +89,7 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise CourseError(f"wanted TOML, but it cannot be read: {error}") from None
+        raise CourseError(f"expected TOML, but it cannot be read: {error}") from None
 
 
 def texts_in(entry: Mapping[str, Any], wanted: tuple[str, ...], allowed: tuple[str, ...], what: str) -> None:
@@ -98,7 +98,7 @@ def texts_in(entry: Mapping[str, Any], wanted: tuple[str, ...], allowed: tuple[s
         refuse_unknown(f"in {what} a key", key, (*wanted, *allowed))
     for key in wanted:
         if not (isinstance(entry.get(key), str) and entry[key].strip()):
-            raise CourseError(f"{what}: wanted {key} as text; got {entry.get(key)!r}")
+            raise CourseError(f"{what}: expected {key} as text; got {entry.get(key)!r}")
 
 
 def _is_known(name: str) -> bool:
@@ -114,7 +114,7 @@ def _operation(entry: dict[str, Any]) -> Operation:
     name = str(entry.get("name", "without a name"))
     texts_in(entry, TEXTS, OPTIONS, f"operation {name}")
     if not name.isidentifier():
-        raise CourseError(f"wanted an operation's name of letters, digits and _; got {name!r}")
+        raise CourseError(f"expected an operation's name of letters, digits and _; got {name!r}")
     _refuse_options(entry, name)
     functions = _functions(name, entry["reference"])
     trial: dict[str, Any] = {key: functions[key] for key in ("error_scale", "advice") if key in functions}
@@ -155,7 +155,7 @@ def _refuse_options(entry: Mapping[str, Any], name: str) -> None:
     }
     for key in OPTIONS:
         if key in entry and not right[key](entry[key]):
-            raise CourseError(f"operation {name}: wanted {key} as in {EXAMPLES[key]}; got {str(entry[key])[:60]}")
+            raise CourseError(f"operation {name}: expected {key} as in {EXAMPLES[key]}; got {str(entry[key])[:60]}")
 
 
 def _functions(name: str, text: str) -> dict[str, Any]:
@@ -167,5 +167,5 @@ def _functions(name: str, text: str) -> dict[str, Any]:
         said = f"{type(error).__name__}: {error}"
         raise CourseError(f"operation {name}: its reference cannot be run: {said}") from None
     if not callable(namespace.get("reference")):
-        raise CourseError(f"operation {name}: wanted a function reference in its text, found none")
+        raise CourseError(f"operation {name}: expected a function reference in its text, found none")
     return {key: value for key, value in namespace.items() if callable(value)}

@@ -52,7 +52,7 @@ def hint(operation: str, kernel: str = "") -> None:
         there = [name for other, name in known if other == operation]
         wanted = f"one of its exercises {', '.join(there)}" if there else "an exercise of the notebook"
         asked = f"{operation} ({kernel})" if kernel else f"{operation} alone" if there else operation
-        raise CourseError(f"there is no exercise {asked}; wanted {wanted}")
+        raise CourseError(f"there is no exercise {asked}; expected {wanted}")
     print(known[operation, kernel].hint.strip())
 
 

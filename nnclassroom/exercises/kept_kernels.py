@@ -52,7 +52,7 @@ def folder() -> Path:
     if named := os.environ.get("NNCOURSE_MY_KERNELS"):
         if Path(named).is_file():
             got = f"got the file {named}: python3 -m zipfile -e FILE FOLDER unpacks it, to FOLDER/my_kernels"
-            raise CourseError(f"NNCOURSE_MY_KERNELS: wanted a folder; {got}")
+            raise CourseError(f"NNCOURSE_MY_KERNELS: expected a folder; {got}")
         return Path(named)
     beside = language.ROOT / "my_kernels"
     installed = language.COURSE == language.SHIPPED
@@ -206,7 +206,9 @@ def progress() -> dict[str, dict[str, Any]]:
         return {}
     record = record_in(read_text(path, MOST_RECORD))
     if record is None:
-        raise CourseError(f"{path}: wanted the record of your kernels, but it is damaged: delete it and run them again")
+        raise CourseError(
+            f"{path}: expected the record of your kernels, but it is damaged: delete it and run them again"
+        )
     return record
 
 
@@ -321,7 +323,7 @@ def build(operation: Operation, name: str, text: str | None, launch: dict[str, A
         raise CourseError(f"{file}: cannot be run: {type(error).__name__}: {error}") from None
     function = namespace.get(operation.name)
     if not callable(function):
-        raise CourseError(f"{file}: wanted a function {operation.name}, found none")
+        raise CourseError(f"{file}: expected a function {operation.name}, found none")
     function = jit.jit(function) if name == "numba" else function
     return operation.made(name, "cpu" if xp is np else "gpu", file, function)
 
@@ -330,7 +332,7 @@ def _cuda_kernel(operation: Operation, name: str, text: str, launch: dict[str, A
     file = file_name(operation, name, launch)
     _refuse_name(operation, name)
     if name in operation.python_devices:
-        raise CourseError(f"{file}: {name} is a Python kernel; wanted CUDA C under another name, such as naive")
+        raise CourseError(f"{file}: {name} is a Python kernel; expected CUDA C under another name, such as naive")
     from cuda_on_cpu.source import kernels_in  # of CUDA C alone
 
     options: dict[str, Any] = {
@@ -342,14 +344,14 @@ def _cuda_kernel(operation: Operation, name: str, text: str, launch: dict[str, A
     try:
         kernel = CudaKernel(operation, name, "gpu", file, None, source, entry, **options)
     except TypeError:
-        raise CourseError(f"{file}: wanted a launch such as {{'block': [256]}}, got {launch}") from None
+        raise CourseError(f"{file}: expected a launch such as {{'block': [256]}}, got {launch}") from None
     kernel.refuse_other_parameters()
     return kernel
 
 
 def _refuse_name(operation: Operation, name: str) -> None:
     if not name.isidentifier():
-        raise CourseError(f"{operation.name}: wanted a kernel's name of letters, digits and _; got {name!r}")
+        raise CourseError(f"{operation.name}: expected a kernel's name of letters, digits and _; got {name!r}")
 
 
 def _device(name: str, entry: dict[str, Any]) -> str:

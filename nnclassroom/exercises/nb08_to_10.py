@@ -74,9 +74,9 @@ class PretendMemory:
         if self.fetched:
             raise CourseError("an array comes back before the last epoch: it travels once, after the loop")
         if not isinstance(batch, int | np.integer) or batch < 1:
-            raise CourseError(f"{TRAIN_EPOCH}: wanted the whole number batch as the fourth, got {_named(batch)}")
+            raise CourseError(f"{TRAIN_EPOCH}: expected the whole number batch as the fourth, got {_named(batch)}")
         if not isinstance(rate, int | float | np.number):
-            raise CourseError(f"{TRAIN_EPOCH}: wanted the number rate as the fifth, got {_named(rate)}")
+            raise CourseError(f"{TRAIN_EPOCH}: expected the number rate as the fifth, got {_named(rate)}")
         given = self.architecture, X.hidden, Y.hidden, batch, rate
         parameters.hidden[...] = dense_sgd_epoch.reference(parameters.hidden, *given)
         self.epochs += 1
@@ -106,7 +106,7 @@ def _how_it_trained(
     if gpu.epochs and not gpu.fetched:
         return "nothing was fetched from the GPU, where the trained parameters are: gpu.to_cpu(…) does that"
     if gpu.epochs != epochs:
-        return f"epochs that it was trained for: {gpu.epochs}, wanted {epochs}"
+        return f"epochs that it was trained for: {gpu.epochs}, expected {epochs}"
     other = [told for told in gpu.told if told != (batch, rate)]
     return "train_epoch() was called with batch {} and rate {:g}".format(*other[0]) if other else ""
 
@@ -216,7 +216,7 @@ def _faults_of_timing(gpu: PretendGpu, calls: int) -> Iterator[str]:
     elif before[-1] != "synchronise":
         yield "a kernel from before was still in the queue: wait for it before you read the clock"
     if launches != calls:
-        yield f"launches between the two readings of the clock: {launches}, wanted {calls}"
+        yield f"launches between the two readings of the clock: {launches}, expected {calls}"
     if between[-1:] != ["synchronise"]:
         yield "the kernels had not ended when the clock was read: wait first"
     if between.count("synchronise") > 1:

@@ -93,9 +93,9 @@ def _no_root(exchanged: Exchanged) -> str:
     """One rank, the root, receives a vector from each of the others and sends them the sum."""
     pairs = [{message.source, message.to} for message in exchanged.messages]
     if exchanged.size > 2 and pairs and not set.intersection(*pairs):
-        return "no rank is at one end of every message: wanted one root, to which all send and from which all receive"
+        return "no rank is at one end of every message: expected one root, to which all send and from which all receive"
     most = 2 * (exchanged.size - 1)
-    return f"{len(pairs)} messages are sent: wanted 2 (K − 1) = {most}" if len(pairs) > most else ""
+    return f"{len(pairs)} messages are sent: expected 2 (K − 1) = {most}" if len(pairs) > most else ""
 
 
 def _no_ring(exchanged: Exchanged) -> str:

@@ -120,7 +120,7 @@ class Accesses:
 def accesses(kernel: CudaKernel, *arguments: Any) -> Accesses:
     """Run a CUDA kernel on NumPy arrays under the emulator, and record all accesses. The arrays are not changed."""
     if not isinstance(kernel, CudaKernel):
-        raise CourseError(f"wanted a CUDA kernel, got {kernel}")
+        raise CourseError(f"expected a CUDA kernel, got {kernel}")
     operation = kernel.operation
     assert isinstance(operation, Operation)
     sizes = operation.sizes(*arguments)

@@ -123,7 +123,7 @@ class TwoLayers:
     def __init__(self, answer: Answer, hidden: Sequence[Sequence[float | None]], output: Sequence[float | None]):
         self.neurons = [*hidden, output]
         if len(hidden) != 2 or any(len(neuron) != 3 for neuron in self.neurons):
-            raise CourseError("wanted two hidden neurons and one output, each of them (w1, w2, b)")
+            raise CourseError("expected two hidden neurons and one output, each of them (w1, w2, b)")
         found = [neuron for neuron in self.neurons if _is_found(neuron)]
         self.open = len(found) < len(self.neurons)
         self.rows = [] if self.open else [_row(answer, found, x) for x in CORNERS]
@@ -135,8 +135,8 @@ class TwoLayers:
 
     def __repr__(self) -> str:
         if self.open:
-            return "○ XOR by two layers: open. Nine numbers are wanted, and any that do it are right."
-        lines = ["x1 x2   h1 h2   a   wanted"]
+            return "○ XOR by two layers: open. Nine numbers are expected, and any that do it are right."
+        lines = ["x1 x2   h1 h2   a   expected"]
         for x, (first, second, a), wanted in zip(CORNERS, self.rows, XOR, strict=True):
             sign = "✓" if a == wanted else "✗"
             lines.append(f"{x[0]:2.0f} {x[1]:2.0f}{first:5}{second:3}{a:4}{wanted:9}  {sign}")

@@ -178,7 +178,7 @@ def changed(kernel: CudaKernel, part: str, other: str = "", number: int = 1) -> 
     for _ in range(number):
         start = text.find(part, start + 1)
     if not 0 <= start < text.index("\n}", text.index(f"{kernel.entry}(")):
-        raise CourseError(f"wanted a part of {kernel.entry} that is there {number} times; got {part}")
+        raise CourseError(f"expected a part of {kernel.entry} that is there {number} times; got {part}")
     source = replace(kernel.source, text=text[:start] + other + text[start + len(part) :])
     return replace(kernel, name=f"{kernel.name}, changed", source=source, plans={})
 

@@ -49,9 +49,9 @@ def plot_influence(sizes: tuple[int, ...], k: int, j: int) -> Described:
     Raises CourseError for layers of more than 6 neurons and for an unknown weight.
     """
     if len(sizes) < 2 or not all(1 <= size <= LARGEST for size in sizes):
-        raise CourseError(f"wanted two layers or more of 1 to {LARGEST} neurons each; got {sizes}")
+        raise CourseError(f"expected two layers or more of 1 to {LARGEST} neurons each; got {sizes}")
     if not (0 <= k < sizes[0] and 0 <= j < sizes[1]):
-        raise CourseError(f"wanted k from 0 to {sizes[0] - 1} and j from 0 to {sizes[1] - 1}; got k={k}, j={j}")
+        raise CourseError(f"expected k from 0 to {sizes[0] - 1} and j from 0 to {sizes[1] - 1}; got k={k}, j={j}")
     columns: list[Column] = [[_a(x + 1, row + 1) for row in range(size)] for x, size in enumerate(sizes)]
     figure = _two_ways(
         [*columns, ["C"]],
@@ -81,7 +81,7 @@ def _marked(sizes: tuple[int, ...], x: int, k: int, j: int) -> str:
 def plot_softmax(outputs: int, j: int) -> Described:
     """Draw the paths from the sum z of output j (from 0) through a softmax to the cost, and back."""
     if not (2 <= outputs <= LARGEST and 0 <= j < outputs):
-        raise CourseError(f"wanted 2 to {LARGEST} outputs and j below their number; got {outputs} and {j}")
+        raise CourseError(f"expected 2 to {LARGEST} outputs and j below their number; got {outputs} and {j}")
     names = [[f"${letter}_{row + 1}$" for row in range(outputs)] for letter in "za"]
     figure = _two_ways([*names, ["C"]], lambda x, start, end: x > 0 or start == j, f"the sum $z_{j + 1}$")
     words = (
@@ -213,7 +213,7 @@ class Ward:
 
     def _diagnosis(self, name: str) -> str:
         if name not in self._diagnoses:
-            raise CourseError(f"wanted a patient, one of {', '.join(self.names)}; got {name!r}")
+            raise CourseError(f"expected a patient, one of {', '.join(self.names)}; got {name!r}")
         return self._diagnoses[name]
 
     def check(self, **said: str | None) -> "Visit":
@@ -222,7 +222,7 @@ class Ward:
         for name, diagnosis in said.items():
             right = self._diagnosis(name)
             if diagnosis is not None and diagnosis not in DIAGNOSES:
-                raise CourseError(f"wanted a diagnosis, one of {', '.join(map(repr, DIAGNOSES))}; got {diagnosis!r}")
+                raise CourseError(f"expected a diagnosis, one of {', '.join(map(repr, DIAGNOSES))}; got {diagnosis!r}")
             mark = "○ open" if diagnosis is None else "✓" if diagnosis == right else "✗ look again"
             lines.append(f"{name:6} {diagnosis or '–':12} {mark}")
         return Visit(lines)

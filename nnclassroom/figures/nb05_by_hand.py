@@ -91,7 +91,7 @@ class Steps:
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.reference:
-            raise CourseError(f"wanted a step, one of {', '.join(self.reference)}; got {name!r}")
+            raise CourseError(f"expected a step, one of {', '.join(self.reference)}; got {name!r}")
         return self.reference[name]
 
     def check(self, show_truth: bool = False, **yours: Any) -> Table:
@@ -107,7 +107,7 @@ class Steps:
         entries = np.full(truth.shape, None) if value is None else _objects(value)
         if not (entries.shape == truth.shape or entries.squeeze().shape == truth.squeeze().shape):
             wanted = f"{truth.size} numbers" if truth.ndim < 2 else f"shape {truth.shape}"
-            return [(self._quantity(name), f"wanted {wanted}", f"shape {entries.shape}", "", "✗")]
+            return [(self._quantity(name), f"expected {wanted}", f"shape {entries.shape}", "", "✗")]
         entries = entries.reshape(truth.shape)
         if "all" in os.environ.get("NNCOURSE_SOLVE", "").split(","):
             entries = np.where(np.equal(entries, _objects(None)), truth, entries)
@@ -315,7 +315,7 @@ def paths_of_weight(network: Network, x: Sequence[float], y: Sequence[float] | f
     The weight leads from input k to hidden neuron j, both from 0. The network has two hidden layers and one output.
     """
     if len(network.layers) != 3 or network.sizes[-1] != 1:
-        raise CourseError(f"wanted two hidden layers and one output; got the network {network.in_words}")
+        raise CourseError(f"expected two hidden layers and one output; got the network {network.in_words}")
     X, Y = _as_batch(x), _as_batch(y)
     found, backend = intermediates(network, X, Y), choose("numpy")
     slopes = [
@@ -333,9 +333,11 @@ def softmax_by_hand(z: Sequence[float], y: Sequence[float]) -> Derivation:
     """The steps from z to the deltas of softmax with categorical cross-entropy, for one sample with targets y."""
     scores, target = np.asarray(z, float), np.asarray(y, float)
     if scores.ndim != 1 or scores.shape != target.shape:
-        raise CourseError(f"wanted one score and one target for each output; got shapes {scores.shape}, {target.shape}")
+        raise CourseError(
+            f"expected one score and one target for each output; got shapes {scores.shape}, {target.shape}"
+        )
     if not np.isclose(target.sum(), 1):
-        raise CourseError(f"wanted targets that add up to 1; got {target.sum():g}")
+        raise CourseError(f"expected targets that add up to 1; got {target.sum():g}")
     a = np.exp(scores - scores.max())
     a /= a.sum()
     g, J = -target / a, np.diag(a) - np.outer(a, a)

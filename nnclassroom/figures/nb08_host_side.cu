@@ -69,7 +69,7 @@ __global__ void sgd_update(float* W, const float* G, float rate, int n) {
 static std::vector<float> numbers(int count) {
     std::vector<float> read(count);
     if (fread(read.data(), sizeof(float), count, stdin) != (size_t)count) {
-        fprintf(stderr, "nb08_host_side.cu: wanted %d more numbers\n", count);
+        fprintf(stderr, "nb08_host_side.cu: expected %d more numbers\n", count);
         exit(2);
     }
     return read;

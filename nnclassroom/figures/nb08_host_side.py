@@ -130,7 +130,7 @@ def run(block: int = 256, checked: bool = True) -> Run:
     block: threads per block. checked: whether the program checks the codes that CUDA's calls return.
     """
     if block < 1:
-        raise CourseError(f"wanted at least 1 thread a block, got {block}")
+        raise CourseError(f"expected at least 1 thread a block, got {block}")
     why_not = why_not_on_gpu()
     for_gpu = () if why_not else (True, "-arch=native")
     program = program_for(SOURCE, () if checked else ("UNCHECKED",), *for_gpu)

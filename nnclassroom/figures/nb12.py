@@ -148,7 +148,7 @@ def ring_states(kernel: Callable[..., Any], size: int) -> tuple[list[list[RingSt
         raise CourseError(f"this ring cannot be drawn: it raised {type(error).__name__}: {error}") from None
     ways = set[int]().union(*(each.ways for each in watched.values()))
     if len(ways) != 1 or not ways <= {1, size - 1}:
-        raise CourseError(f"wanted a ring, in which each rank sends to the same neighbour; {ended or 'this is none'}")
+        raise CourseError(f"expected a ring, in which each rank sends to the same neighbour; {ended or 'this is none'}")
 
     def counts(vector: np.ndarray) -> np.ndarray:
         return vector.astype(int)[:, None] // base ** np.arange(size) % base
@@ -167,7 +167,7 @@ def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: st
     Of an exercise's answer your attempt is drawn, right or wrong.
     """
     if not 2 <= size <= MOST_RANKS:
-        raise CourseError(f"wanted from 2 to {MOST_RANKS} ranks for the picture of a ring; got {size}")
+        raise CourseError(f"expected from 2 to {MOST_RANKS} ranks for the picture of a ring; got {size}")
     kernel = getattr(kernel, "attempt", kernel) or find("all_reduce")["ring"]
     states, way, ended = ring_states(kernel, size)
     steps = max(map(len, states))
@@ -326,7 +326,7 @@ def plot_gantt(
     the first `until` seconds are shown, if given.
     """
     if not spans:
-        raise CourseError("wanted the spans of a timeline, at least one; got none")
+        raise CourseError("expected the spans of a timeline, at least one; got none")
     start = min(span.start for span in spans)
     end = max(span.end for span in spans) if until is None else start + until
     shown = [span._replace(end=min(span.end, end)) for span in spans if span.start < end]

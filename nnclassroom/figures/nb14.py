@@ -39,7 +39,7 @@ ARROW: dict[str, Any] = {"linewidth": 2, "shrinkA": 0}
 def plot_by_layer(lines: Mapping[str, Sequence[float]], ylabel: str, title: str = "") -> Described:
     """Plot positive numbers, one for each layer from the lowest, on a logarithmic axis."""
     if not lines or any(not np.all(np.isfinite(line)) or min(line) <= 0 for line in lines.values()):
-        raise CourseError("wanted a finite number above 0 for each layer")
+        raise CourseError("expected a finite number above 0 for each layer")
     figure, axes = figure_with_axes("", 7.0, 3.8)
     for number, (label, line) in enumerate(lines.items()):
         axes.plot(range(len(line)), line, label=label, markersize=3.5, **line_style(number))

@@ -110,7 +110,7 @@ def show(
     for name, size in sizes.items():
         least = int(name in operation.shapes.dims)
         if not isinstance(size, int) or size < least:
-            raise CourseError(f"{operation.name}: wanted sizes from {least} up, got {name}={size!r}")
+            raise CourseError(f"{operation.name}: expected sizes from {least} up, got {name}={size!r}")
     small = SMALL | OF_IMAGES if {"h_in", "h_out"} & set(operation.size_names) else SMALL
     sizes = {name: small.get(name, 4) for name in operation.shapes.free_names} | sizes
     arguments = zip(operation.arguments, check.random_case(operation, sizes, seed).arguments, strict=True)
@@ -143,14 +143,14 @@ def _kernel(operation: Operation, kernel: str | Kernel) -> CudaKernel:
     cuda = [there for there in operation.kernels.values() if isinstance(there, CudaKernel)]
     if isinstance(kernel, str) and "__global__" in kernel:
         if not cuda:
-            raise CourseError(f"{operation.name}: wanted an operation with CUDA kernels; it has none")
+            raise CourseError(f"{operation.name}: expected an operation with CUDA kernels; it has none")
         launch = {option: getattr(cuda[0], option) for option in ("block", "grid", "over", "shared")}
         kernel = kept_kernels.build(operation, OF_A_TEXT, kernel, launch)
     elif isinstance(kernel, str):
         kernel = operation[kernel]
     if not isinstance(kernel, CudaKernel):
         names = ", ".join(there.name for there in cuda)
-        raise CourseError(f"{operation.name}: wanted a CUDA kernel, one of {names}, or a CUDA text; got {kernel}")
+        raise CourseError(f"{operation.name}: expected a CUDA kernel, one of {names}, or a CUDA text; got {kernel}")
     return kernel
 
 
@@ -162,7 +162,7 @@ def _with_constants(kernel: CudaKernel, constants: dict[str, int]) -> CudaKernel
         if not changed:
             names = ", ".join(kernel.operation.shapes.free_names)
             raise CourseError(
-                f"{kernel.operation.name}: wanted a size ({names}) or a constant that the text defines; got {name}"
+                f"{kernel.operation.name}: expected a size ({names}) or a constant that the text defines; got {name}"
             )
     return replace(kernel, source=replace(kernel.source, text=text))
 
@@ -204,7 +204,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
     """
     trace = accesses.trace
     if block is not None and not 0 <= block < prod(trace.grid):
-        raise CourseError(f"wanted a block from 0 to {prod(trace.grid) - 1}, got {block}")
+        raise CourseError(f"expected a block from 0 to {prod(trace.grid) - 1}, got {block}")
     panels = _panels(accesses, block)
     for inches in CELL_INCHES:
         places, height = _layout(panels, inches)

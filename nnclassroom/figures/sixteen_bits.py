@@ -58,7 +58,7 @@ def plot_gradient(gradient: np.ndarray, times: Sequence[float] = (1,), title: st
     sizes = np.abs(np.asarray(gradient, np.float64)).ravel()
     sizes = sizes[sizes > 0]
     if not sizes.size or not np.isfinite(sizes).all():
-        raise CourseError("wanted a gradient of finite numbers, some of them other than 0")
+        raise CourseError("expected a gradient of finite numbers, some of them other than 0")
     figure, axes = figure_with_axes(title, 7.4, 3.6)
     low, high = np.log2(sizes.min() * min(times)), np.log2(sizes.max() * max(times))
     edges = 2.0 ** np.arange(np.floor(min(low, -26)), np.ceil(high) + 1)

@@ -25,7 +25,7 @@ def pack(path: Path, name: str = "") -> int:
     names = sorted(entry.name for entry in os.scandir(folder)) if folder.is_dir() else []
     kernels = [each for each in names if KERNEL_FILE.fullmatch(each)]
     if not kernels:
-        raise CourseError(f"{folder}: wanted kernels to hand in, and none is kept there yet")
+        raise CourseError(f"{folder}: expected kernels to hand in, and none is kept there yet")
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     about = {"name": name, "course": course_version(), "time": now}
     files = {RECORD: (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()}

@@ -114,7 +114,7 @@ def _in_archive(file: IO[bytes]) -> list[Piece]:
     file.seek(0)
     for first, form in CLOSED.items():
         if head.startswith(first):
-            raise ValueError(f"this is a {form} file: wanted a .zip or a .tar.gz")
+            raise ValueError(f"this is a {form} file: expected a .zip or a .tar.gz")
     try:
         if head.startswith(b"PK"):
             return _in_zip(zipfile.ZipFile(file))

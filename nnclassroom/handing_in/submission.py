@@ -51,7 +51,7 @@ def _read(path: Path, made: Submission, known: Collection[str]) -> Submission:
     if not (path.is_dir() or is_archive(own) or own.lower().endswith(".ipynb") or is_kernel):
         form = next((form for form in CLOSED if own.lower().endswith(form)), "")
         got = f"; got a {form}" if form else ""
-        return replace(made, reason=f"wanted a .zip, a .tar.gz, a folder or a notebook{got}")
+        return replace(made, reason=f"expected a .zip, a .tar.gz, a folder or a notebook{got}")
     date = path.stat().st_mtime
     try:
         with pieces.opened(path) as found:
@@ -143,7 +143,7 @@ def _why_empty(given: Sequence[Piece]) -> str:
     names = [printable(each.place.name) for each in given]
     closed = [name for name in names if name.lower().endswith(CLOSED)]
     if closed:
-        return f"{closed[0]} is not read: wanted a .zip or a .tar.gz"
+        return f"{closed[0]} is not read: expected a .zip or a .tar.gz"
     if any(name.lower().endswith(".ipynb") for name in names):
         return "no filled-in exercise in its notebooks"
     if not names:

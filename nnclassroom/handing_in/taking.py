@@ -23,7 +23,7 @@ def take(path: Path) -> list[str]:
         raise CourseError(f"{path}: there is no such file: expected what `nncourse submit` wrote")
     given = submission.read(path, "", frozenset(map(file_of, exercises())))
     if not given.texts:
-        raise CourseError(f"{path}: wanted a file of `nncourse submit`: {given.reason}")
+        raise CourseError(f"{path}: expected a file of `nncourse submit`: {given.reason}")
     own, lines = kept_kernels.progress(), []
     taken = stayed = 0
     usual = given.time.isoformat(timespec="seconds") if given.time else ""

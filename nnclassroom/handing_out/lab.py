@@ -133,7 +133,7 @@ def start(folder: Path | None = None) -> None:
     folder: of the student's copy; None for the usual one.
     """
     if not find_spec("jupyterlab"):
-        raise CourseError("wanted JupyterLab, which is not installed here: pip install jupyterlab")
+        raise CourseError("expected JupyterLab, which is not installed here: pip install jupyterlab")
     environment = dict(os.environ)
     spoken = environment[VARIABLE] = language(COURSE, environment.get(VARIABLE, ""))
     folder = (folder or own_copy.folder_of(COURSE, spoken)).absolute()

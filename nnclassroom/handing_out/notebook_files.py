@@ -24,7 +24,7 @@ def notebooks(root: Path, language: str) -> list[Path]:
         path.name: path for path in sorted(folder.glob("*")) if any(path.glob("*.ipynb"))
     }
     if not any(folder.glob("*.ipynb")):
-        raise CourseError(f"{root}: wanted a clone of the course with its notebooks/; run this command in one")
+        raise CourseError(f"{root}: expected a clone of the course with its notebooks/; run this command in one")
     refuse_unknown("a language of the notebooks", language, there)
     return sorted(there[language].glob("*.ipynb"))
 
@@ -76,7 +76,7 @@ def parsed(content: bytes, name: str) -> Any:
         else:
             notebook.nbformat_minor = minor
     except Exception:  # nbformat raises many kinds for what is no notebook
-        raise CourseError(f"{name}: wanted a notebook; this file is none, or is damaged") from None
+        raise CourseError(f"{name}: expected a notebook; this file is none, or is damaged") from None
     return notebook
 
 

@@ -59,13 +59,15 @@ def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:
     base = update.read_manifest(folder)
     if base and base["language"] != language:
         got = f"this folder has them in {base['language']}, and stays as it is"
-        raise CourseError(f"{folder}: wanted your notebooks in {language}; {got}: NNCOURSE_MY_NOTEBOOKS names another")
+        raise CourseError(
+            f"{folder}: expected your notebooks in {language}; {got}: NNCOURSE_MY_NOTEBOOKS names another"
+        )
     source = _source(root, language)
     if base and base.get("source") == source and not _damaged(folder, base):
         return []
     course = _course(root, language)
     if not course:
-        raise CourseError(f"{_folder(root, language)}: wanted the course's notebooks, found none")
+        raise CourseError(f"{_folder(root, language)}: expected the course's notebooks, found none")
     if base is None and any((folder / name).exists() for name in course):
         return [f"{folder} is not brought up to date, as its {MANIFEST} is gone: move it away to get a new copy"]
     new = _manifest(course, source, language)
@@ -115,7 +117,7 @@ def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any], langu
             else:
                 made.rename(folder)
     except OSError as error:
-        wanted = "wanted a folder for your notebooks, without outputs; NNCOURSE_MY_NOTEBOOKS names another"
+        wanted = "expected a folder for your notebooks, without outputs; NNCOURSE_MY_NOTEBOOKS names another"
         raise CourseError(f"{folder}: cannot be made: {reason_of(error)}; {wanted}") from None
     return said
 

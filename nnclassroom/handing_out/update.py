@@ -41,11 +41,11 @@ def update(handout: Path, folder: Path) -> list[str]:
     files, new = _opened(handout)
     base = read_manifest(folder)
     if base is None:
-        wanted = f"{folder.absolute()}: wanted your copy of a hand-out, with its {MANIFEST}"
+        wanted = f"{folder.absolute()}: expected your copy of a hand-out, with its {MANIFEST}"
         raise CourseError(f"{wanted}; run this in that folder, or name it with --folder")
     for what in ("kind", "language"):
         if base[what] != new[what]:
-            raise CourseError(f"{handout}: wanted a hand-out of {what} {base[what]}, as yours is; got {new[what]}")
+            raise CourseError(f"{handout}: expected a hand-out of {what} {base[what]}, as yours is; got {new[what]}")
     said = apply(files, new, base, folder) or [f"nothing to do: your copy is at course {new['course']}"]
     return said + old_names.named(folder, new)
 
@@ -180,7 +180,7 @@ class _Copy:
 
 def _opened(handout: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     """The files of a hand-out by name, and its manifest. CourseError unless they agree."""
-    wanted = f"{handout}: wanted a .zip that `nncourse handout` has written"
+    wanted = f"{handout}: expected a .zip that `nncourse handout` has written"
     if handout.is_dir():
         return _unpacked(handout, wanted)
     try:

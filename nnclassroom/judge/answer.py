@@ -285,7 +285,7 @@ class TextProcess:
             return array_from(about, blocks)
         if "number" in about:
             return about["number"]
-        raise CourseError(f"wanted a number, an array or an object of the exercise, got {about.get('other')}")
+        raise CourseError(f"expected a number, an array or an object of the exercise, got {about.get('other')}")
 
     def _returned(self, answer: Mapping[str, Any], blocks: list[bytes], given: tuple[Any, ...]) -> Returned | Fault:
         self._print(answer)

@@ -173,7 +173,9 @@ def usual_sizes(operation: Operation) -> tuple[list[dict[str, Any]], dict[str, A
         named += [sizes | small[(number + more) % 5] for number, sizes in enumerate(large) for more in (0, 2)]
     tried = [sizes for sizes in named if _fits(operation, sizes)]
     if not tried:
-        raise CourseError(f"{operation.name}: wanted sizes_to_check, since no usual sizes fit the contract's formulas")
+        raise CourseError(
+            f"{operation.name}: expected sizes_to_check, since no usual sizes fit the contract's formulas"
+        )
     return tried, odd if _fits(operation, odd) else tried[0]
 
 

@@ -80,7 +80,7 @@ def check(
     if isinstance(kernel, CudaKernel):
         fixed, too_many = kernel.fixed_threads, partial(_too_many, kernel) if device == "emulator" else None
     if fixed > MOST_FIXED:
-        said = f"a launch of {fixed:,} threads along an axis, whatever the sizes: wanted at most {MOST_FIXED:,}"
+        said = f"a launch of {fixed:,} threads along an axis, whatever the sizes: expected at most {MOST_FIXED:,}"
         said += ", in a loop over the elements, or a --grid by names of sizes"
         return Verdict(operation.name, kernel.name, "launch", {"said": said})
     run, rounding = runner(operation, kernel, device), rounded_as(operation, kernel)
@@ -229,7 +229,7 @@ def _place(operation: Operation, kernel: Kernel, device: str | None) -> str:
     python = sorted({"cpu", *operation.python_devices.values()})
     possible = ["gpu", "emulator"] if kernel.cuda else python
     if device not in possible:
-        raise CourseError(f"{kernel.name}: wanted {' or '.join(possible)} to check it on, got {device!r}")
+        raise CourseError(f"{kernel.name}: expected {' or '.join(possible)} to check it on, got {device!r}")
     if device == "gpu" and not gpu:
         raise CourseError(f"{kernel.name} cannot be checked here: {devices.why_no_gpu()}")
     if device != "emulator" and (said := kernel.missing()):

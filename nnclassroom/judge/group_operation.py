@@ -93,7 +93,7 @@ class GroupOperation(Operation):
         super().__post_init__()
         for result in self.results:
             if result.dims[:1] != (RANKS,):
-                raise CourseError(f"{self.name}: wanted results with a row for each of the {RANKS}; got {result}")
+                raise CourseError(f"{self.name}: expected results with a row for each of the {RANKS}; got {result}")
 
     def made(self, name: str, device: str, where: str, function: Callable[..., Any] | None, **options: Any) -> Kernel:
         return MemberKernel(self, name, device, where, function, **options)

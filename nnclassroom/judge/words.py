@@ -13,12 +13,12 @@ RIGHT, OPEN, UNCHECKED = "right", "open", "cannot be checked"
 WORDS = {
     "wrong value": "{changed}{wrong} of {size} wrong, first {place}: got {got}{why}, expected {expected}{more}",
     "not in place": "{name} is to be changed in place, but {how}",
-    "nothing": "returns nothing: wanted {wanted}",
-    "type": "returns {what}: wanted {wanted}{convert}",
-    "shape": "{name} has shape {got}, wanted {wanted}{transposed}",
-    "dtype": "{name} is {got}, wanted {wanted}{convert}{besides}",
+    "nothing": "returns nothing: expected {wanted}",
+    "type": "returns {what}: expected {wanted}{convert}",
+    "shape": "{name} has shape {got}, expected {wanted}{transposed}",
+    "dtype": "{name} is {got}, expected {wanted}{convert}{besides}",
     "changes an argument": "changes its argument {name}",
-    "shares memory": "{name} lies in the memory of {shares}: wanted a new array{copy}",
+    "shares memory": "{name} lies in the memory of {shares}: expected a new array{copy}",
     "remembers": "right when it is called first, but wrong after other calls: it remembers something: {said}",
     "raised": "raised {type}{says}{in_line}{hint}",
     "name": "raised {type}: {text}; names defined outside the function are not kept with it, except {names}",
@@ -103,21 +103,21 @@ PHRASES = {
     "broke off": ": it broke off the conversation with the checker",
 }
 BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
-    "reads": "{of} is read {got:,} times from global memory: wanted at most {limit:,}, with a tile in shared memory",
-    "sectors": "the reads of {of} touch {got:,} sectors of 32 bytes: wanted at most {limit:,}, by neighbouring threads "
-    "that read neighbours",
-    "reads by a thread": "one thread reads {of} {got:,} times, one after the other: wanted at most {limit:,}, "
+    "reads": "{of} is read {got:,} times from global memory: expected at most {limit:,}, with a tile in shared memory",
+    "sectors": "the reads of {of} touch {got:,} sectors of 32 bytes: expected at most {limit:,}, by neighbouring "
+    "threads that read neighbours",
+    "reads by a thread": "one thread reads {of} {got:,} times, one after the other: expected at most {limit:,}, "
     "and all threads at work",
-    "shared reads": "what another thread has put into shared memory is read {got:,} times: wanted at least {limit:,}",
-    "shared reads by a thread": "one thread reads {got:,} numbers that others have put into shared memory: wanted at "
+    "shared reads": "what another thread has put into shared memory is read {got:,} times: expected at least {limit:,}",
+    "shared reads by a thread": "one thread reads {got:,} numbers that others have put into shared memory: expected at "
     "most {limit:,}, such as one in each round of a tree",
-    "shared writes": "shared memory is written {got:,} times: wanted at most {limit:,}, one by each warp, whose "
+    "shared writes": "shared memory is written {got:,} times: expected at most {limit:,}, one by each warp, whose "
     "threads hand each other their numbers by shuffles",
-    "atomics": "{got:,} atomic additions to {of} wait for one another: wanted at most {limit:,}, after each block "
+    "atomics": "{got:,} atomic additions to {of} wait for one another: expected at most {limit:,}, after each block "
     "has added up its own",
-    "shared atomics": "{got:,} atomic additions to shared memory wait for one another: wanted at most "
+    "shared atomics": "{got:,} atomic additions to shared memory wait for one another: expected at most "
     "{limit:,}, and rounds in which half of the threads add",
-    "additions": "it makes {got:,} atomic additions: wanted at least {limit:,}, by atomicAdd",
+    "additions": "it makes {got:,} atomic additions: expected at least {limit:,}, by atomicAdd",
 }
 HINTS = {
     "np in cupy": "; in a cupy exercise NumPy is called xp, which is CuPy on a GPU",

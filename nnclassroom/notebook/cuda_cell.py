@@ -24,7 +24,7 @@ def parsed(line: str) -> argparse.Namespace:
     try:
         return parser.parse_args(shlex.split(line))
     except ValueError as error:
-        raise CourseError(f"%%cuda: {error}; wanted {USAGE}") from None
+        raise CourseError(f"%%cuda: {error}; expected {USAGE}") from None
 
 
 def launch_options(operation: Operation, options: argparse.Namespace) -> dict[str, Any]:
@@ -43,9 +43,9 @@ def launch_options(operation: Operation, options: argparse.Namespace) -> dict[st
         chosen["constants"] = dict(constants)
     for name in ("block", "tile"):
         if not all(isinstance(size, int) and size > 0 for size in chosen.get(name, ())):
-            raise CourseError(f"%%cuda: wanted --{name} as numbers such as 256 or 16,16; got {chosen[name]}")
+            raise CourseError(f"%%cuda: expected --{name} as numbers such as 256 or 16,16; got {chosen[name]}")
     if 0 in chosen.get("grid", ()):
-        raise CourseError("%%cuda: wanted a --grid of at least 1 block; got 0, which computes nothing")
+        raise CourseError("%%cuda: expected a --grid of at least 1 block; got 0, which computes nothing")
     return chosen
 
 

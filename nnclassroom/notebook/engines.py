@@ -151,9 +151,9 @@ def px(line: str, cell: str) -> None:
     try:
         options, unknown = parser.parse_known_args(shlex.split(line))
     except ValueError as error:
-        raise CourseError(f"wanted %%px, perhaps with --seconds 5 or --ranks 0,1; got {line!r}: {error}") from None
+        raise CourseError(f"expected %%px, perhaps with --seconds 5 or --ranks 0,1; got {line!r}: {error}") from None
     if unknown:
-        raise CourseError(f"wanted %%px, perhaps with --seconds 5 or --ranks 0,1; got {line!r}")
+        raise CourseError(f"expected %%px, perhaps with --seconds 5 or --ranks 0,1; got {line!r}")
     if not _kept():
         if why_not():
             return
@@ -175,7 +175,7 @@ class Engines:
 
     def __init__(self, count: int, seconds: float = SECONDS):
         if not 1 <= count <= starting.MOST_PROCESSES:
-            raise CourseError(f"wanted from 1 to {starting.MOST_PROCESSES} processes, got {count}")
+            raise CourseError(f"expected from 1 to {starting.MOST_PROCESSES} processes, got {count}")
         self.count, self.seconds = count, seconds
         self._cluster: Any = None
         self._ranks: list[Any] = []  # ipyparallel's view of each rank
@@ -215,7 +215,7 @@ class Engines:
         if sorted(ranks) != list(range(self.count)):
             self.end()
             raise CourseError(
-                f"wanted ranks 0 to {self.count - 1} of one MPI world; got {ranks}: does mpiexec fit mpi4py?"
+                f"expected ranks 0 to {self.count - 1} of one MPI world; got {ranks}: does mpiexec fit mpi4py?"
             )
         self._ranks = [client[ranks.index(rank)] for rank in range(self.count)]
         _register()  # ipyparallel has registered its own %%px
@@ -240,7 +240,7 @@ class Engines:
             self.begin()
         chosen = list(range(self.count)) if ranks is None else list(ranks)
         if not chosen or not set(chosen) <= set(range(self.count)):
-            raise CourseError(f"wanted ranks from 0 to {self.count - 1}, got {chosen}")
+            raise CourseError(f"expected ranks from 0 to {self.count - 1}, got {chosen}")
         limit = self.seconds if seconds is None else seconds
         answers = {rank: self._ranks[rank].execute(cell, silent=False, block=False) for rank in chosen}
         try:

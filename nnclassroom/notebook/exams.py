@@ -99,7 +99,7 @@ def read(path: Path) -> Exam:
     try:
         text = decoded(path.read_bytes())
     except (OSError, UnicodeDecodeError):
-        raise CourseError(f"{path}: wanted an examination as TOML in UTF-8; it cannot be read") from None
+        raise CourseError(f"{path}: expected an examination as TOML in UTF-8; it cannot be read") from None
     try:
         exam_operations.operations_of(text)
         found = tuple(_question(entry, text) for entry in exam_operations.entries(text, "exercise"))
@@ -108,7 +108,7 @@ def read(path: Path) -> Exam:
         raise CourseError(f"{path}: {error}") from None
     keys = [question.key for question in found]
     if not keys or len(set(keys)) < len(keys):
-        raise CourseError(f"{path}: wanted [[exercise]] tables, each operation and kernel once")
+        raise CourseError(f"{path}: expected [[exercise]] tables, each operation and kernel once")
     return Exam(title, text, found, minutes)
 
 
@@ -117,21 +117,21 @@ def _question(entry: dict[str, Any], text: str) -> Question:
     exam_operations.texts_in(entry, ("operation", "kernel", "stub"), OPTIONS, what)
     operation = exam_operations.find(entry["operation"], text)
     if not entry["kernel"].isidentifier():
-        raise CourseError(f"{what}: wanted a kernel's name of letters, digits and _")
+        raise CourseError(f"{what}: expected a kernel's name of letters, digits and _")
     points = entry.get("points", 1)
     if type(points) not in (int, float) or not 0 <= points < math.inf:
-        raise CourseError(f"{what}: wanted points as a number from 0; got {points!r}")
+        raise CourseError(f"{what}: expected points as a number from 0; got {points!r}")
     _refuse_stub(operation, entry["kernel"], entry["stub"].strip("\n"), what)
     sample = entry.get("sample", [])
     count = len(operation.arguments)
     for each in sample if isinstance(sample, list) else [{}]:
         fits = isinstance(each, dict) and set(each) == {"arguments", "result"} and isinstance(each["arguments"], list)
         if not fits or len(each["arguments"]) != count:
-            raise CourseError(f"{what}: wanted a sample as {{ arguments = [… {count} of them …], result = … }}")
+            raise CourseError(f"{what}: expected a sample as {{ arguments = [… {count} of them …], result = … }}")
         _refuse_wrong_sample(operation, each, what)
     for key in ("question", "answer", "choice"):
         if not isinstance(entry.get(key, ""), str):
-            raise CourseError(f"{what}: wanted {key} as text; got {entry[key]!r}")
+            raise CourseError(f"{what}: expected {key} as text; got {entry[key]!r}")
     question, answer = entry.get("question", "").strip(), entry.get("answer", "").strip("\n")
     about = (float(points), question, tuple(sample), answer, entry.get("choice", "").strip())
     return Question(operation.name, entry["kernel"], entry["stub"].strip("\n"), *about)
@@ -183,7 +183,7 @@ def _refuse_stub(operation: Operation, kernel: str, stub: str, what: str) -> Non
         except SyntaxError as error:
             raise CourseError(f"{what}: its stub is no Python: {error}") from None
         if names != [operation.name]:
-            raise CourseError(f"{what}: wanted a stub with one function {operation.name}; got {names}")
+            raise CourseError(f"{what}: expected a stub with one function {operation.name}; got {names}")
         return
     line = launch_line(Question(operation.name, kernel, stub))
     body = stub.partition("\n")[2] if stub.startswith("%%cuda") else stub
@@ -249,7 +249,7 @@ def asked(text: str) -> dict[str, dict[str, Any]]:
         return {f"{entry['operation']}.{entry['kernel']}": entry for entry in entries}
     except (ValueError, KeyError, TypeError):
         raise CourseError(
-            f"wanted the examination's {QUESTIONS}, but it is damaged: take it from the .zip again"
+            f"expected the examination's {QUESTIONS}, but it is damaged: take it from the .zip again"
         ) from None
 
 

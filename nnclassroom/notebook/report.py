@@ -140,7 +140,7 @@ def own_words() -> str:
     try:
         text = read_text(path, kept_kernels.MOST_TEXT) if os.path.lexists(path) else ""
     except CourseError as error:
-        raise CourseError(f"{path}: wanted your answers as UTF-8 text, but {error}") from None
+        raise CourseError(f"{path}: expected your answers as UTF-8 text, but {error}") from None
     parts = [part for part in re.split(r"(?m)^(#+ .*)$|\n\s*\n", text) if part and part.strip()]
     if not parts:
         asked = "".join(f"<li>{escape(question)}</li>" for question in QUESTIONS)

@@ -39,7 +39,9 @@ def sit(file: str | Path = exams.QUESTIONS) -> Callable[[str, str], Callable[...
     try:
         text = decoded(Path(file).read_bytes())
     except (OSError, UnicodeDecodeError):
-        raise CourseError(f"{file}: wanted the examination's questions; start the notebook in its own folder") from None
+        raise CourseError(
+            f"{file}: expected the examination's questions; start the notebook in its own folder"
+        ) from None
     exams.asked(text)
     folder = Path(file).absolute().parent / FOLDER
 
@@ -130,7 +132,7 @@ def examined(questions: str, name: str, kernel: str, text: str, launch: dict[str
             return f"the example {sample['arguments']} raised {type(error).__name__}: {error}"[:300]
         if not right:
             shown = result.tolist() if hasattr(result, "tolist") else result
-            return f"the example {sample['arguments']} gives {shown}, wanted {sample['result']}"[:300]
+            return f"the example {sample['arguments']} gives {shown}, expected {sample['result']}"[:300]
     return ""
 
 

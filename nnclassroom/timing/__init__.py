@@ -161,7 +161,7 @@ def time_kernels(operation: Operation, sizes: dict[str, int] | None = None, name
         derived = " (which is derived from them)" if unknown <= set(operation.size_names) else ""
         raise CourseError(f"{operation.name} has the sizes {', '.join(there)}; got {', '.join(unknown)}{derived}")
     if empty := [name for name in there if name in operation.shapes.dims and sizes[name] < 1]:
-        raise CourseError(f"{operation.name}: wanted arrays with {', '.join(empty)} of at least 1; got 0")
+        raise CourseError(f"{operation.name}: expected arrays with {', '.join(empty)} of at least 1; got 0")
     arguments = random_case(operation, sizes).arguments
     return [_time(operation[name], arguments) for name in names or operation.kernels]
 

@@ -199,7 +199,7 @@ def step_profile(
     refuse_bad_data(network, X, Y)
     place = backend.device
     if place == "cpu" and any(kernel.cuda for kernel in backend.kernels.values()):
-        raise CourseError(f"wanted a backend that computes on its own device; got {backend.name}: leave emulate out")
+        raise CourseError(f"expected a backend that computes on its own device; got {backend.name}: leave emulate out")
     optimizer = copy.deepcopy(optimizer or SGD())
     optimizer.state = {name: backend.to_device(array) for name, array in optimizer.state.items()}
     there, X, Y = network.on(backend), backend.to_device(X), backend.to_device(Y)

@@ -119,7 +119,7 @@ def _centre(weights: np.ndarray) -> float:
 
 def _form(side: int) -> Form:
     if side not in FORMS:
-        raise CourseError(f"wanted images with a side of {' or '.join(map(str, FORMS))} pixels; got {side}")
+        raise CourseError(f"expected images with a side of {' or '.join(map(str, FORMS))} pixels; got {side}")
     return FORMS[side]
 
 

@@ -58,7 +58,7 @@ class Settings:
     def __post_init__(self) -> None:
         if not (1 <= self.workers <= MOST_WORKERS and self.slowness >= 1 and self.rate > 0):
             wanted = f"from 1 to {MOST_WORKERS} workers, a slowness of at least 1 and a rate above 0"
-            raise CourseError(f"wanted {wanted}; got {self}")
+            raise CourseError(f"expected {wanted}; got {self}")
 
 
 class Course(NamedTuple):

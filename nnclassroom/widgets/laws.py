@@ -54,7 +54,7 @@ class Settings:
         whole = 0 <= self.p <= 1 and 1 <= self.devices <= MOST and self.batch >= 1
         if not (whole and 0 <= self.latency < inf and self.bandwidth > 0):
             wanted = f"p from 0 to 1, from 1 to {MOST} devices, a batch of at least 1, a latency of at least 0"
-            raise CourseError(f"wanted {wanted} and a bandwidth above 0; got {self}")
+            raise CourseError(f"expected {wanted} and a bandwidth above 0; got {self}")
 
 
 class Curves(NamedTuple):

@@ -75,7 +75,7 @@ def prepared(
     where = f"{source.file}: {function}"
     passed = checked(source, function, grid, block, arguments, 0)
     if not _all_on_gpu(_arrays(passed, parameters(source, function)), where):
-        raise CourseError(f"{where}: wanted CuPy arrays, to prepare a launch; got NumPy's: take launch()")
+        raise CourseError(f"{where}: expected CuPy arrays, to prepare a launch; got NumPy's: take launch()")
     return functools.partial(_compiler().gpu_kernel(source, function), grid, block, passed)
 
 
@@ -97,9 +97,9 @@ def _filled(constants: Mapping[str, str], arrays: dict[str, Any], source: CudaSo
     there = constant_arrays(source)
     for name, argument in constants.items():
         if name not in there:
-            raise CourseError(f"{where}: wanted `__constant__ float {name}[…]`, with a number, in the text; got none")
+            raise CourseError(f"{where}: expected `__constant__ float {name}[…]`, with a number, in the text; got none")
         if argument not in arrays or arrays[argument].dtype != np.float32:
-            raise CourseError(f"{where}: wanted an argument `const float* {argument}` for {name}; got none")
+            raise CourseError(f"{where}: expected an argument `const float* {argument}` for {name}; got none")
     return {name: arrays[argument].reshape(-1)[: there[name]] for name, argument in constants.items()}
 
 
@@ -111,7 +111,7 @@ def _all_on_gpu(arrays: dict[str, Any], where: str) -> bool:
     if "cpu" in places.values():
         gpu, cpu = (", ".join(n for n, place in places.items() if place == device) for device in ("gpu", "cpu"))
         raise CourseError(
-            f"{where}: wanted all arrays on one device, got {gpu} on the GPU and {cpu} on the CPU; "
+            f"{where}: expected all arrays on one device, got {gpu} on the GPU and {cpu} on the CPU; "
             "move them with cupy.asarray or .get()"
         )
     import cupy
@@ -120,7 +120,7 @@ def _all_on_gpu(arrays: dict[str, Any], where: str) -> bool:
     for name, array in arrays.items():
         if (lies_on := array.data.device_id) != in_use:  # a GPU cannot read another GPU's memory
             raise CourseError(
-                f"{where}: wanted {name} on GPU {in_use}, which is in use, but it lies on GPU {lies_on}; "
+                f"{where}: expected {name} on GPU {in_use}, which is in use, but it lies on GPU {lies_on}; "
                 f"launch inside `with cupy.cuda.Device({lies_on}):`"
             )
     return True

@@ -81,7 +81,7 @@ class Formula:
         numbers = (node.value for node in nodes if isinstance(node, ast.Constant))
         allowed = all(isinstance(node, ARITHMETIC + OPERATORS) for node in nodes)
         if not allowed or not all(type(number) is int for number in numbers):
-            raise CourseError(f"wanted a formula of sizes, whole numbers, + - * // and brackets; got {self.text!r}")
+            raise CourseError(f"expected a formula of sizes, whole numbers, + - * // and brackets; got {self.text!r}")
         return compile(tree, "<formula>", "eval")
 
     @property
@@ -183,7 +183,7 @@ class Contract:
         """
         if len(values) != len(self.arguments):
             wanted = ", ".join(map(str, self.arguments))
-            raise CourseError(f"{operation}: wanted {len(self.arguments)} arguments, {wanted}; got {len(values)}")
+            raise CourseError(f"{operation}: expected {len(self.arguments)} arguments, {wanted}; got {len(values)}")
         known: Sizes = {}
         shapes: dict[str, tuple[int, ...]] = {}  # of the arrays of any shape
         for argument, value in zip(self.arguments, values, strict=True):
@@ -192,7 +192,7 @@ class Contract:
                     raise CourseError(f"{operation}: {name} is {known[name]} and also {size} in {self._shown(values)}")
             if argument.any_shape and shapes.setdefault(argument.dims[0], np.shape(value)) != np.shape(value):
                 wanted = f"arrays of one shape for {argument.dims[0]}"
-                raise CourseError(f"{operation}: wanted {wanted}; got {self._shown(values)}")
+                raise CourseError(f"{operation}: expected {wanted}; got {self._shown(values)}")
         return self.complete(known, operation)
 
     def complete(self, known: Sizes, operation: str) -> Sizes:
@@ -204,14 +204,14 @@ class Contract:
         for condition in self.conditions:
             if all(name in complete for name in condition.names) and not condition(complete):
                 got = _listed(condition.names, complete)
-                raise CourseError(f"{operation}: wanted {condition}; got {got}")
+                raise CourseError(f"{operation}: expected {condition}; got {got}")
         for name, formula in self.derived.items():
             if any(needed not in complete for needed in formula.names):
                 continue  # the caller knows only some sizes
             size = formula(complete)
             got = f"{name} = {formula.text} = {size} for {_listed(formula.names, complete)}"
             if size < 1:
-                raise CourseError(f"{operation}: wanted {name} of at least 1; got {got}")
+                raise CourseError(f"{operation}: expected {name} of at least 1; got {got}")
             if complete.setdefault(name, size) != size:
                 raise CourseError(f"{operation}: {name} is {complete[name]}, but {got}")
         return complete
@@ -248,11 +248,11 @@ def _stated(argument: Argument, value: Any, operation: str) -> list[tuple[str, A
         return [(argument.size_names[0], math.prod(np.shape(value)))]
     if argument.is_size:
         if (size := _whole(value)) is None or size < 0:
-            raise CourseError(f"{operation}: wanted {argument.name} as a whole number of at least 0, got {value!r}")
+            raise CourseError(f"{operation}: expected {argument.name} as a whole number of at least 0, got {value!r}")
         return [(argument.name, size)]
     shape = np.shape(value) if argument.dims else ()
     if len(shape) != len(argument.dims):
-        raise CourseError(f"{operation}: wanted {argument}, got {argument.name} of shape {np.shape(value)}")
+        raise CourseError(f"{operation}: expected {argument}, got {argument.name} of shape {np.shape(value)}")
     return list(zip(argument.dims, shape, strict=True))
 
 
@@ -278,7 +278,7 @@ def parse(text: str) -> Contract:
     whole = f"(?:{one},)*{one}"
     if not re.fullmatch(f"{one_side}->{one_side}", body) or (where and not re.fullmatch(whole, formulas)):
         wanted = "arguments -> results, such as A (batch, n_in), z (*n), rate (), labels (n,) int -> Z (batch, n_out)"
-        raise CourseError(f"wanted {wanted}; got {text!r}")
+        raise CourseError(f"expected {wanted}; got {text!r}")
     arguments, results = (
         tuple(
             Argument(name, tuple(filter(None, map(str.strip, dims.split(",")))), kind.strip() or "float")
@@ -301,11 +301,11 @@ def _refuse_repeated_names(made: Contract, derived: Sequence[str]) -> None:
     """CourseError if a name occurs twice, or if a result in place has another shape than its argument."""
     for names in (made.names, [result.name for result in made.results], derived):
         if repeated := {name for name in names if list(names).count(name) > 1}:
-            raise CourseError(f"wanted each name once; got {', '.join(sorted(repeated))} twice in {made.text!r}")
+            raise CourseError(f"expected each name once; got {', '.join(sorted(repeated))} twice in {made.text!r}")
     for result in made.in_place:
         argument = made.arguments[made.names.index(result.name)]
         if (result.dims, result.kind) != (argument.dims, argument.kind):
-            raise CourseError(f"wanted {argument} in place with the same shape; got {result} in {made.text!r}")
+            raise CourseError(f"expected {argument} in place with the same shape; got {result} in {made.text!r}")
 
 
 def _refuse_unknown_sizes(made: Contract) -> None:
@@ -314,13 +314,15 @@ def _refuse_unknown_sizes(made: Contract) -> None:
     objects = any(argument.kind == "object" for argument in made.arguments)
     for name, formula in made.derived.items():
         if unknown := set(formula.names) - stated:
-            raise CourseError(f"wanted sizes that are known for {name} = {formula.text}; got {', '.join(unknown)}")
+            raise CourseError(f"expected sizes that are known for {name} = {formula.text}; got {', '.join(unknown)}")
         stated.add(name)
     for condition in made.conditions:
         if unknown := set(condition.names) - stated:
-            raise CourseError(f"wanted sizes that are known for {condition}; got {', '.join(unknown)}")
+            raise CourseError(f"expected sizes that are known for {condition}; got {', '.join(unknown)}")
     unknown = {name for result in made.results for name in result.size_names if not result.is_size} - stated
     if unknown and not objects:
-        raise CourseError(f"wanted results with sizes of arguments; got {', '.join(sorted(unknown))} in {made.text!r}")
+        raise CourseError(
+            f"expected results with sizes of arguments; got {', '.join(sorted(unknown))} in {made.text!r}"
+        )
     if (wrong := {r.dims for r in made.results if r.any_shape} - {a.dims for a in made.arguments}) and not objects:
-        raise CourseError(f"wanted an argument of the shape of each result; got {wrong} in {made.text!r}")
+        raise CourseError(f"expected an argument of the shape of each result; got {wrong} in {made.text!r}")

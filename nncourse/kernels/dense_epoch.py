@@ -36,7 +36,7 @@ class DenseArchitecture:
     def of(cls, network: Any) -> "DenseArchitecture":
         """That of a Network of dense layers. Raises CourseError for another one."""
         if not network.is_dense:
-            raise CourseError(f"wanted dense layers only, for dense_sgd_epoch; got {network.in_words}")
+            raise CourseError(f"expected dense layers only, for dense_sgd_epoch; got {network.in_words}")
         return cls(network.sizes, network.activations, network.cost)
 
     @functools.cached_property

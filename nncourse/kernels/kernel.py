@@ -43,7 +43,7 @@ class Kernel:
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         if self.function is None:
-            raise CourseError(f"{self.operation.name} ({self.name}): wanted a kernel with a function; it has none")
+            raise CourseError(f"{self.operation.name} ({self.name}): expected a kernel with a function; it has none")
         return self.function(*arguments, **options)
 
     def __str__(self) -> str:
@@ -82,12 +82,12 @@ class CudaKernel(Kernel):
         if unknown := set(used) - set(operation.size_names):
             there = ", ".join(operation.size_names)
             raise CourseError(
-                f"{self.where}: wanted sizes of {operation.name}, {there}; got {', '.join(sorted(unknown))}"
+                f"{self.where}: expected sizes of {operation.name}, {there}; got {', '.join(sorted(unknown))}"
             )
         axes, covered = len(self.over or operation.result.dims), self.tile or self.block
         if self.grid is None and len(covered) not in (1, axes):
             raise CourseError(
-                f"{self.where}: wanted a block with 1 axis or {axes}, one for each size it covers; "
+                f"{self.where}: expected a block with 1 axis or {axes}, one for each size it covers; "
                 f"got {covered}: change --block, or name the sizes with --over or --grid"
             )
 
@@ -96,7 +96,7 @@ class CudaKernel(Kernel):
         declared = [parameter.name for parameter in launching().parameters(self.source, self.entry)]
         wanted = list(self.operation.cuda_arguments)
         if len(declared) != len(wanted) or (declared != wanted and sorted(declared) == sorted(wanted)):
-            raise CourseError(f"{self.where}: {self.entry} takes {', '.join(declared)}; wanted {', '.join(wanted)}")
+            raise CourseError(f"{self.where}: {self.entry} takes {', '.join(declared)}; expected {', '.join(wanted)}")
 
     def __call__(self, *arguments: Any, out: Any = None, **emulator: Any) -> Any:
         """Launch the kernel and return the result, or a tuple of several. An in-place result is its argument.
@@ -115,7 +115,7 @@ class CudaKernel(Kernel):
             made = (out,) if len(new) == 1 else (None,) * len(new) if out is None else out
             if not isinstance(made, tuple) or len(made) != len(new):
                 wanted = ", ".join(map(str, new))
-                raise CourseError(f"{operation.name} ({self.name}): wanted out as a tuple of {wanted}; got {out!r}")
+                raise CourseError(f"{operation.name} ({self.name}): expected out as a tuple of {wanted}; got {out!r}")
             for result, array in zip(new, made, strict=True):
                 name = result.name
                 passed[name] = self._made(name, shapes[name], result.dtype, array, arguments[0])
@@ -155,7 +155,7 @@ class CudaKernel(Kernel):
             return (xp.zeros if accumulated else xp.empty)(shape, dtype)
         if (got := getattr(out, "shape", None)) != shape:
             got = f"shape {got}" if got is not None else type(out).__name__
-            raise CourseError(f"{self.operation.name} ({self.name}): wanted {name} of shape {shape}, got {got}")
+            raise CourseError(f"{self.operation.name} ({self.name}): expected {name} of shape {shape}, got {got}")
         if accumulated:
             out.fill(0)
         return out

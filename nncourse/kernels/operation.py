@@ -55,7 +55,7 @@ class Operation(Signature):
     def __post_init__(self) -> None:
         super().__post_init__()
         if unknown := set(self.trial.values) - set(self.names):
-            raise CourseError(f"{self.name}: wanted values of its arguments; got {', '.join(sorted(unknown))}")
+            raise CourseError(f"{self.name}: expected values of its arguments; got {', '.join(sorted(unknown))}")
 
     def kernel(
         self, name: str, device: str, compiled: bool = False, written: Callable[..., Any] | None = None, **options: Any
@@ -120,7 +120,7 @@ class Operation(Signature):
     def __getitem__(self, name: str) -> Kernel:
         """The kernel of that name; CourseError lists those there are."""
         if name not in self.kernels:
-            raise CourseError(f"{self.name}: wanted one of its kernels {', '.join(self.kernels)}; got {name!r}")
+            raise CourseError(f"{self.name}: expected one of its kernels {', '.join(self.kernels)}; got {name!r}")
         return self.kernels[name]
 
     def kernel_of(self, kernel: str | Kernel | Callable[..., Any], device: str | None = None) -> Kernel:

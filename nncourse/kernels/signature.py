@@ -40,7 +40,7 @@ class Signature:
         except CourseError as error:
             raise CourseError(f"{self.name}: {error}") from None
         if self.output not in OUTPUTS:
-            raise CourseError(f"{self.name}: wanted an output {' or '.join(OUTPUTS)}; got {self.output!r}")
+            raise CourseError(f"{self.name}: expected an output {' or '.join(OUTPUTS)}; got {self.output!r}")
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:

@@ -95,7 +95,7 @@ class Trial:
         for name in self.edge_cases:
             refuse_unknown("an edge case", name, EDGE_CASES)
         if (self.draw_sizes or self.large_sizes) and not self.sizes_to_check:
-            raise CourseError("wanted sizes_to_check beside draw_sizes and large_sizes; got none")
+            raise CourseError("expected sizes_to_check beside draw_sizes and large_sizes; got none")
 
 
 def shared_sum(elements: str, of: str, result: str) -> tuple[Limit, ...]:

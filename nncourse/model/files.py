@@ -59,10 +59,10 @@ def refuse_text_form(network: Network, optimizer: Optimizer, path: Path) -> None
     if path.suffix == ".npz":
         return
     if not network.is_dense:
-        raise CourseError(f"{path}: wanted a name that ends in .npz: the C program's text holds dense layers only")
+        raise CourseError(f"{path}: expected a name that ends in .npz: the C program's text holds dense layers only")
     if optimizer.remembers:
         kind = optimizer.describe()["kind"]
-        wanted = "wanted a name that ends in .npz: the C program's text cannot hold what the optimizer remembers"
+        wanted = "expected a name that ends in .npz: the C program's text cannot hold what the optimizer remembers"
         raise CourseError(f"{path}: {wanted}; got {kind}")
 
 
@@ -71,7 +71,7 @@ def load(path: str | Path) -> Model:
     """Read a model in either form. Raises CourseError for a file that is not a complete model."""
     path = Path(path)
     if not os.path.isfile(path):
-        raise CourseError(f"{path}: wanted a model file, found {'a folder' if os.path.isdir(path) else 'nothing'}")
+        raise CourseError(f"{path}: expected a model file, found {'a folder' if os.path.isdir(path) else 'nothing'}")
     read = _read_npz if zipfile.is_zipfile(path) or path.suffix == ".npz" else _read_text
     try:
         return read(path)
@@ -82,7 +82,7 @@ def load(path: str | Path) -> Model:
     except MemoryError:
         raise
     except Exception as error:  # NumPy, zipfile and json raise many types for a damaged file
-        wanted = "wanted a model, .npz or the C program's text; it is damaged, or something else"
+        wanted = "expected a model, .npz or the C program's text; it is damaged, or something else"
         raise CourseError(f"{path}: {wanted}: name another file, or train it again") from error
 
 
@@ -118,10 +118,10 @@ def _model(network: Network, about: dict[str, Any], state: dict[str, np.ndarray]
     optimizer = make_optimizer(options.pop("kind"), **options)
     if steps < 0 or (state or steps) and set(state) != set(optimizer.remembers):
         wanted = f"{', '.join(optimizer.remembers) or 'nothing'} of {options or 'its optimizer'} after {steps} steps"
-        raise CourseError(f"wanted {wanted}; got {', '.join(sorted(state)) or 'nothing'}")
+        raise CourseError(f"expected {wanted}; got {', '.join(sorted(state)) or 'nothing'}")
     for name, array in state.items():
         if array.shape != network.flat_parameters.shape or not np.isfinite(array).all():
-            raise CourseError(f"wanted {network.flat_parameters.size} finite numbers for {name} of its optimizer")
+            raise CourseError(f"expected {network.flat_parameters.size} finite numbers for {name} of its optimizer")
     optimizer.state, optimizer.steps = state, steps
     provenance = dict(about.get("provenance", {}))
     return Model(network, scaling, tuple(map(str, about.get("classes", ()))), provenance, optimizer)
@@ -135,7 +135,7 @@ def _scaling(about: dict[str, Any], shape: Shape) -> Scaling | None:
     fits = offset.shape == factor.shape and offset.shape in ((), shape if len(shape) == 1 else ())
     if not (fits and np.isfinite([offset, factor]).all() and factor.all()):
         count = f"{shape[0]} finite numbers" if len(shape) == 1 else "one finite number"
-        raise CourseError(f"wanted {count}, not 0, for the offset and the factor of its scaling")
+        raise CourseError(f"expected {count}, not 0, for the offset and the factor of its scaling")
     return Scaling(str(about["kind"]), offset, factor)
 
 
@@ -168,7 +168,7 @@ def _read_npz(path: Path) -> Model:
 def _refuse_other_sizes(what: str, vector: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
     wanted = sum(array.size for array in arrays)
     if vector.shape != (wanted,):
-        raise CourseError(f"wanted {wanted} {what} for its layers, got an array of shape {vector.shape}")
+        raise CourseError(f"expected {wanted} {what} for its layers, got an array of shape {vector.shape}")
 
 
 # ---- the C program's text
@@ -190,12 +190,12 @@ def _read_text(path: Path) -> Model:
     sizes = [int(word) for word in words[: int(count)]]
     numbers = np.array(words[len(sizes) :], np.float32)
     if len(sizes) != int(count) or len(sizes) < 2 or min(sizes) < 1:
-        raise CourseError(f"wanted the number of layers, 2 or more, and the size of each; got {body[:40]!r}")
+        raise CourseError(f"expected the number of layers, 2 or more, and the size of each; got {body[:40]!r}")
     shapes = [(n_out,) for n_out in sizes[1:]] + list(zip(sizes[1:], sizes[:-1], strict=True))
     ends = list(itertools.accumulate(map(math.prod, shapes)))
     if len(numbers) != ends[-1] or not text.endswith("\n"):  # the last number may have lost digits
         wanted = f"{ends[-1]} biases and weights, and the end of the line"
-        raise CourseError(f"wanted {wanted}; got {len(numbers)}: the file is truncated, or no model")
+        raise CourseError(f"expected {wanted}; got {len(numbers)}: the file is truncated, or no model")
     arrays = [part.reshape(shape) for part, shape in zip(np.split(numbers, ends[:-1]), shapes, strict=True)]
     biases, weights = arrays[: len(sizes) - 1], arrays[len(sizes) - 1 :]
     # The C program writes no description: all its layers are sigmoid.

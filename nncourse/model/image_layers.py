@@ -43,7 +43,7 @@ def _options(text: str) -> dict[str, tuple[int, ...]]:
     options: dict[str, tuple[int, ...]] = {}
     for name, first, second in re.findall(r"(same|s|p)(?:(\d+)(?:\+(\d+))?)?", text):
         if name in options or {name, *options} >= {"same", "p"}:
-            raise CourseError("wanted each of s and p once at most, and same or p")
+            raise CourseError("expected each of s and p once at most, and same or p")
         options[name] = (int(first or 0), int(second or first or 0))
     return options
 
@@ -90,7 +90,7 @@ class Convolution(WithWeights):
         k = W.shape[-1]
         if not (stride >= 1 and 0 <= before < k and 0 <= after < k):
             wanted = f"a stride of at least 1, and before and after from 0 to {k - 1}, for filters of {k}x{k}"
-            raise CourseError(f"wanted {wanted}; got stride {stride}, before {before}, after {after}")
+            raise CourseError(f"expected {wanted}; got stride {stride}, before {before}, after {after}")
         self.parameters = (W,) if b is None else (W, b)
         self.activation = activation
         self.stride, self.before, self.after = stride, before, after
@@ -102,7 +102,7 @@ class Convolution(WithWeights):
     def shape_after(self, shape: Shape) -> Shape:
         c_out, c_in, k, _ = self.W.shape
         if len(shape) != 3 or shape[0] != c_in:
-            raise CourseError(f"wanted images of shape ({c_in}, height, width) for filters of {k}x{k}; got {shape}")
+            raise CourseError(f"expected images of shape ({c_in}, height, width) for filters of {k}x{k}; got {shape}")
         return (c_out, *_places(shape, k, self.stride, self.before + self.after, "filters"))
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
@@ -207,7 +207,7 @@ class MaxPool(WithoutParameters):
         self.size, self.stride, self.padding = size, size if stride is None else stride, padding
         if not (size >= 1 and self.stride >= 1 and 0 <= 2 * padding <= size):
             wanted = "a size and a stride of at least 1, and a padding from 0 to half of the size"
-            raise CourseError(f"wanted {wanted}, for a max-pool; got {size}, {self.stride} and {padding}")
+            raise CourseError(f"expected {wanted}, for a max-pool; got {size}, {self.stride} and {padding}")
 
     @property
     def is_side_by_side(self) -> bool:
@@ -256,7 +256,7 @@ class AveragePool(WithoutParameters):
         self.size, self.stride = size, size if stride is None else stride
         if not (size >= 1 and self.stride >= 1):
             wanted = "a size and a stride of at least 1, for an average-pool"
-            raise CourseError(f"wanted {wanted}; got {size} and {self.stride}")
+            raise CourseError(f"expected {wanted}; got {size} and {self.stride}")
 
     def shape_after(self, shape: Shape) -> Shape:
         _refuse_other_than_images(shape, "an average-pool")
@@ -327,7 +327,7 @@ class Dropout(WithoutParameters):
 
     def __init__(self, rate: float):
         if not 0 <= rate < 1:
-            raise CourseError(f"wanted a rate of dropout of at least 0 and below 1; got {rate}")
+            raise CourseError(f"expected a rate of dropout of at least 0 and below 1; got {rate}")
         self.rate = rate
 
     def shape_after(self, shape: Shape) -> Shape:
@@ -357,7 +357,7 @@ class Dropout(WithoutParameters):
 
 def _refuse_other_than_images(shape: Shape, what: str) -> None:
     if len(shape) != 3:
-        raise CourseError(f"wanted images, (channels, height, width), for {what}; got samples of shape {shape}")
+        raise CourseError(f"expected images, (channels, height, width), for {what}; got samples of shape {shape}")
 
 
 def _places(shape: Shape, size: int, stride: int, padding: int, what: str) -> Shape:
@@ -365,5 +365,5 @@ def _places(shape: Shape, size: int, stride: int, padding: int, what: str) -> Sh
     sides = [side + padding for side in shape[1:]]
     if min(sides) < size:
         padded = f", {sides[0]}x{sides[1]} with its padding" if padding else ""
-        raise CourseError(f"wanted {what} no larger than the image, {shape[1]}x{shape[2]}{padded}; got {size}x{size}")
+        raise CourseError(f"expected {what} no larger than the image, {shape[1]}x{shape[2]}{padded}; got {size}x{size}")
     return tuple((side - size) // stride + 1 for side in sides)

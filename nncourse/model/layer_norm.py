@@ -44,7 +44,7 @@ class LayerNorm(WithoutStatistics):
     def shape_after(self, shape: Shape) -> Shape:
         n = self.parameters[0].size
         if shape[-1:] != (n,):
-            raise CourseError(f"wanted samples with {n} numbers in a row, for a layer normalisation; got {shape}")
+            raise CourseError(f"expected samples with {n} numbers in a row, for a layer normalisation; got {shape}")
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:

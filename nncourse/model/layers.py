@@ -116,7 +116,9 @@ def begun(layer: Layer, rng: np.random.Generator, initialiser: Initialiser) -> L
     arrays = [np.asarray(array, np.float32) for array in begins.parameters]
     wanted, given = [array.shape for array in layer.parameters], [array.shape for array in arrays]
     if given != wanted:
-        raise CourseError(f"initial() of {type(layer).__name__}: wanted parameters of the shapes {wanted}; got {given}")
+        raise CourseError(
+            f"initial() of {type(layer).__name__}: expected parameters of the shapes {wanted}; got {given}"
+        )
     return begins.with_parameters(arrays) if arrays else begins
 
 
@@ -202,7 +204,7 @@ class Dense(WithWeights):
     def shape_after(self, shape: Shape) -> Shape:
         n_out, n_in = self.W.shape
         if shape != (n_in,):
-            raise CourseError(f"wanted samples of shape ({n_in},) for a dense layer {n_in} to {n_out}; got {shape}")
+            raise CourseError(f"expected samples of shape ({n_in},) for a dense layer {n_in} to {n_out}; got {shape}")
         return (n_out,)
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
@@ -234,7 +236,7 @@ class Dense(WithWeights):
     def from_description(cls, about: dict[str, Any]) -> "Dense":
         n_in, n_out = int(about["n_in"]), int(about["n_out"])
         if min(n_in, n_out) < 1:
-            raise CourseError(f"wanted a dense layer with inputs and neurons, got {n_in} and {n_out}")
+            raise CourseError(f"expected a dense layer with inputs and neurons, got {n_in} and {n_out}")
         return cls(zeros(n_out, n_in), zeros(n_out), str(about["activation"]))
 
     def __repr__(self) -> str:
@@ -252,7 +254,7 @@ class LayerSequence:
 
     def __init__(self, layers: Sequence[Layer]):
         if not layers:
-            raise CourseError("wanted at least one layer of neurons, got none")
+            raise CourseError("expected at least one layer of neurons, got none")
         self.layers = list(layers)
         counts = [getattr(each, "count", 1) for each in layers]
         self.count: int = sum(counts)  # layers, including those within sequences

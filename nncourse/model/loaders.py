@@ -29,7 +29,7 @@ class HostSamples:
 
     def __init__(self, images: np.ndarray, device: str):
         if images.dtype not in (np.float32, np.uint8):
-            raise CourseError(f"wanted samples of float32 or uint8, to be sent; got {images.dtype}")
+            raise CourseError(f"expected samples of float32 or uint8, to be sent; got {images.dtype}")
         self.images, self.device = images, device
         self.shape = images.shape
         self.size = images.size

@@ -55,7 +55,7 @@ class Network(LayerSequence):
         super().__init__(layers)
         arrays = self.parameters
         if not arrays:
-            raise CourseError("wanted at least one layer with parameters, got none")
+            raise CourseError("expected at least one layer with parameters, got none")
         if flat_parameters is None:
             flat_parameters = np.concatenate([array.ravel() for array in arrays])
         self.flat_parameters: Array = flat_parameters
@@ -82,7 +82,7 @@ class Network(LayerSequence):
         if needed and self.activation != needed:
             raise CourseError(f"the cost {self.cost} wants {needed} as the output's activation; got {self.activation}")
         if len(self.shapes[-1]) != 1:
-            raise CourseError(f"wanted outputs in one row a sample; the last layer gives shape {self.shapes[-1]}")
+            raise CourseError(f"expected outputs in one row a sample; the last layer gives shape {self.shapes[-1]}")
 
     @property
     def shapes(self) -> list[Shape]:
@@ -152,7 +152,7 @@ class Network(LayerSequence):
         there, X, shape = self.on(backend), backend.to_device(X), self.input_shape
         if X.shape[1:] != shape:
             wanted = f"of {shape[0]} numbers, a row each" if len(shape) == 1 else f"of shape {shape}"
-            raise CourseError(f"wanted samples {wanted}; got an array of shape {X.shape}")
+            raise CourseError(f"expected samples {wanted}; got an array of shape {X.shape}")
         rows = there.rows_at_once
         parts = []
         with threads_for(there, min(len(X), rows), backend, threads) as blas:
@@ -173,7 +173,9 @@ class Network(LayerSequence):
 
 def _inputs_of(first: Layer) -> Shape:
     if not isinstance(first, Dense):
-        raise CourseError("wanted the input_shape of a sample, such as (1, 28, 28), since the first layer is not dense")
+        raise CourseError(
+            "expected the input_shape of a sample, such as (1, 28, 28), since the first layer is not dense"
+        )
     return (first.W.shape[1],)
 
 
@@ -204,7 +206,7 @@ def make_network(
     output = COSTS.get(cost) or "sigmoid"
     names = [activation] * (count - 1) + [output] if isinstance(activation, str) else list(activation)
     if len(names) != count:
-        raise CourseError(f"wanted an activation for each of the {count} layers that take one; got {len(names)}")
+        raise CourseError(f"expected an activation for each of the {count} layers that take one; got {len(names)}")
     planned = words.layers_of(asked, names)
     refuse_huge(planned, words.input_shape(asked))
     rng = np.random.default_rng(seed)
@@ -219,20 +221,20 @@ def refuse_other_layers(network: Network, asked: str, what: str) -> None:
         meant = words.layers_of(wanted, words.activations_of(network.layers))
         fits = [layer.describe() for layer in meant] == [layer.describe() for layer in network.layers]
     if not fits:
-        raise CourseError(f"wanted {what}, {network.in_words}; got {asked}")
+        raise CourseError(f"expected {what}, {network.in_words}; got {asked}")
 
 
 def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
     """Raise CourseError for layers with more weights, or more numbers a sample, than any network here needs."""
     weights = sum(prod(array.shape) for layer in layers for array in layer.parameters if array.ndim > 1)
     if weights > MOST_WEIGHTS:
-        raise CourseError(f"wanted at most {MOST_WEIGHTS} weights; these layers have {weights}")
+        raise CourseError(f"expected at most {MOST_WEIGHTS} weights; these layers have {weights}")
     numbers = 0
     for layer in layers:
         shape = layer.shape_after(shape)
         numbers += prod(shape)
     if numbers > MOST_WEIGHTS:
-        raise CourseError(f"wanted layers with at most {MOST_WEIGHTS} numbers a sample; these have {numbers}")
+        raise CourseError(f"expected layers with at most {MOST_WEIGHTS} numbers a sample; these have {numbers}")
 
 
 def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], list[Array]]:
@@ -330,7 +332,7 @@ def _gradients(
     """The gradient of each parameter array, in order."""
     if position is None and network.draws:
         raise CourseError(
-            "wanted position=StepPosition(seed, epoch, first) for a network with dropout, or train(); got none"
+            "expected position=StepPosition(seed, epoch, first) for a network with dropout, or train(); got none"
         )
     here = network.forward(X, backend, position or StepPosition())
     D = first_delta(network, [here.Z], [here.A], Y, backend)

@@ -39,7 +39,7 @@ class Optimizer:
             least, below = LIMITS.get(name, (0.0, 1.0))
             if not least <= value < below:
                 limit = "" if below == math.inf else f" and below {below:g}"
-                raise CourseError(f"wanted {name} of at least {least:g}{limit}, got {value}")
+                raise CourseError(f"expected {name} of at least {least:g}{limit}, got {value}")
 
     @property
     def remembers(self) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ def make_optimizer(kind: str, **options: float) -> Optimizer:
     for name in options:
         if name not in known:
             there = ", ".join(known.keys() - {"kind"})
-            raise CourseError(f"{name} is not for the optimizer {kind}: wanted {there}")
+            raise CourseError(f"{name} is not for the optimizer {kind}: expected {there}")
     return OPTIMIZERS[kind](**options)
 
 
@@ -245,4 +245,4 @@ def make_schedule(text: str, rate: float) -> Schedule:
         "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
         ", with epochs of at least 1 and a factor above 0 and up to 1"
     )
-    raise CourseError(f"wanted a schedule, {wanted}; got {text!r}")
+    raise CourseError(f"expected a schedule, {wanted}; got {text!r}")

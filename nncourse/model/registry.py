@@ -124,7 +124,7 @@ def words_of(layer: Any) -> str:
 def zeros(*shape: int) -> np.ndarray:
     """Zeros of that shape that take no memory. Raises CourseError for more than a network may have."""
     if prod(shape) > MOST_WEIGHTS:
-        raise CourseError(f"wanted at most {MOST_WEIGHTS} weights in a layer; got {' x '.join(map(str, shape))}")
+        raise CourseError(f"expected at most {MOST_WEIGHTS} weights in a layer; got {' x '.join(map(str, shape))}")
     return np.broadcast_to(np.float32(0), shape)
 
 
@@ -133,6 +133,6 @@ def whole(about: dict[str, Any], name: str, least: int = 0) -> int:
     number = about[name]
     if type(number) is not int or number < least:
         raise CourseError(
-            f"wanted a whole number of at least {least} for the {name} of a {about['kind']}; got {number!r}"
+            f"expected a whole number of at least {least} for the {name} of a {about['kind']}; got {number!r}"
         )
     return number

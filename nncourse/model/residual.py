@@ -70,7 +70,7 @@ class BatchNorm:
         channels = self.parameters[0].size
         if len(shape) not in (1, 3) or shape[0] != channels:
             wanted = f"{channels} numbers, or images of {channels} channels"
-            raise CourseError(f"wanted samples of {wanted}, for a batch normalisation; got {shape}")
+            raise CourseError(f"expected samples of {wanted}, for a batch normalisation; got {shape}")
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
@@ -122,7 +122,7 @@ class BatchNorm:
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """D is dC/dZ, or dC/dA with ReLU or without an activation."""
         if here.kept is None:
-            raise CourseError("wanted a pass of training, with a position, to go back through a batch normalisation")
+            raise CourseError("expected a pass of training, with a position, to go back through a batch normalisation")
         mean, variance, group = here.kept
         if self.activation == "relu":
             D = backend.relu_delta(D, here.A)
@@ -188,7 +188,7 @@ class Residual(LayerSequence):
 
     def __init__(self, body: Sequence[Layer], shortcut: Sequence[Layer] = (), activation: str = "relu"):
         if activation not in ("", "relu"):
-            raise CourseError(f'wanted relu, or "", as the activation behind a shortcut; got {activation!r}')
+            raise CourseError(f'expected relu, or "", as the activation behind a shortcut; got {activation!r}')
         self.body = LayerSequence(body)
         self.shortcut = LayerSequence(shortcut) if shortcut else None
         super().__init__([*body, *shortcut])
@@ -206,7 +206,7 @@ class Residual(LayerSequence):
         of_body = self.body.shape_after(shape)
         of_shortcut = self.shortcut.shape_after(shape) if self.shortcut else shape
         if of_body != of_shortcut:
-            raise CourseError(f"wanted a shortcut that gives the body's shape, {of_body}; it gives {of_shortcut}")
+            raise CourseError(f"expected a shortcut that gives the body's shape, {of_body}; it gives {of_shortcut}")
         return of_body
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:

@@ -40,7 +40,7 @@ def resnet(
     11171779
     """
     if classes < 2:
-        raise CourseError(f"wanted at least 2 classes; got {classes}")
+        raise CourseError(f"expected at least 2 classes; got {classes}")
     rng = np.random.default_rng(seed)
     layers = [_initialised(rebuilt(about), rng) for about in resnet_layers(depth, channels)]
     bound = FEATURES**-0.5
@@ -95,17 +95,17 @@ def from_torchvision(state: Mapping[str, Array], height: int = IMAGE[0], width: 
     )
     depth = next((depth for depth, there in BLOCKS.items() if there == blocks), None)
     if depth is None or not {"fc.weight", "conv1.weight"} <= state.keys():
-        raise CourseError(f"wanted the state of torchvision's resnet18 or resnet34; got stages of {blocks} blocks")
+        raise CourseError(f"expected the state of torchvision's resnet18 or resnet34; got stages of {blocks} blocks")
     sizes = len(state["fc.weight"]), np.shape(state["conv1.weight"])[1]
     network = resnet(depth, *sizes, height=height, width=width)
     places = dict(_named(network))
     given = {name for name in state if not name.endswith("num_batches_tracked")}
     if missing := places.keys() ^ given:
-        raise CourseError(f"wanted the names of torchvision's resnet{depth}; {sorted(missing)[0]} does not agree")
+        raise CourseError(f"expected the names of torchvision's resnet{depth}; {sorted(missing)[0]} does not agree")
     for name, place in places.items():
         array = np.asarray(state[name])
         if array.shape != place.shape:
-            raise CourseError(f"wanted {name} of shape {place.shape}; got {array.shape}")
+            raise CourseError(f"expected {name} of shape {place.shape}; got {array.shape}")
         place[...] = array
     return network
 
@@ -116,7 +116,7 @@ def _named(network: Network) -> Iterator[tuple[str, Array]]:
     described = [layer.describe() for layer in layers[:-1]]
     depths = [depth for depth in BLOCKS if described == resnet_layers(depth, network.input_shape[0])]
     if not depths or not isinstance(layers[-1], Dense):
-        raise CourseError(f"wanted a ResNet of 18 or 34 layers; got {network.in_words}")
+        raise CourseError(f"expected a ResNet of 18 or 34 layers; got {network.in_words}")
     yield from _of_layers(layers[:2], [("conv1", "bn1")])
     blocks = iter(layer for layer in layers if isinstance(layer, Residual))
     for stage, count in enumerate(BLOCKS[depths[0]], 1):

@@ -293,7 +293,7 @@ def _refuse_bad_group(together: Together, backend: Calls) -> None:
     group = together.group
     shard_sizes(1, group.size, together.shares)
     if group.size > 1 and group.device != backend.device:
-        raise CourseError(f"wanted a group and a backend on the same device; got {group.device} and {backend.device}")
+        raise CourseError(f"expected a group and a backend on the same device; got {group.device} and {backend.device}")
 
 
 def refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray) -> None:
@@ -304,11 +304,11 @@ def refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray
         inputs = ", ".join(map(str, shape))
         wanted = f"float32 samples of shape (n, {inputs}) and targets of shape (n, {n_out})"
         advice = "; take the images of a data set, data.images" if len(shape) == 3 and len(X.shape) == 2 else ""
-        raise CourseError(f"wanted {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}{advice}")
+        raise CourseError(f"expected {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}{advice}")
 
 
 def refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:
     """Raise CourseError for numbers out of range."""
     if not (epochs >= 1 and batch_size >= 1 and 0 < learning_rate < math.inf):
         got = f"{epochs}, {batch_size} and {learning_rate}"
-        raise CourseError(f"wanted epochs and batch size of at least 1, and a learning rate above 0; got {got}")
+        raise CourseError(f"expected epochs and batch size of at least 1, and a learning rate above 0; got {got}")

@@ -48,11 +48,13 @@ def parsed(layers: str | Sequence[int | str | Word]) -> list[Word]:
     parts = layers.split(",") if isinstance(layers, str) else list(layers)
     words = [part if isinstance(part, Word) else _word(part) for part in parts]
     if len(words) < 2 or words[0].kind not in ("image", "dense"):
-        raise CourseError(f"wanted two words or more, the sample's size first, such as {EXAMPLE}; got {_shown(parts)}")
+        raise CourseError(
+            f"expected two words or more, the sample's size first, such as {EXAMPLE}; got {_shown(parts)}"
+        )
     if words[-1].kind != "dense":
-        raise CourseError(f"wanted a number of outputs as the last word, such as {EXAMPLE}; got {words[-1]}")
+        raise CourseError(f"expected a number of outputs as the last word, such as {EXAMPLE}; got {words[-1]}")
     if "image" in [word.kind for word in words[1:]]:
-        raise CourseError(f"wanted an image as the first word only, such as {EXAMPLE}; got {_shown(parts)}")
+        raise CourseError(f"expected an image as the first word only, such as {EXAMPLE}; got {_shown(parts)}")
     return words
 
 
@@ -83,7 +85,7 @@ def _word(part: object) -> Word:
     if kind not in known:
         wanted = f"layers in words, such as {EXAMPLE}"
         raise CourseError(
-            f"wanted {wanted}; got {text[:60]!r}{nearest(kind, [name for name in known if name != 'dense'])}"
+            f"expected {wanted}; got {text[:60]!r}{nearest(kind, [name for name in known if name != 'dense'])}"
         )
     found = re.fullmatch(known[kind].pattern, text, re.ASCII)
     try:
@@ -91,7 +93,7 @@ def _word(part: object) -> Word:
     except CourseError as error:
         raise CourseError(f"{text[:60]}: {error}") from None
     if word is None or (kind in ("dense", "image") and min(word.numbers) < 1):
-        raise CourseError(f"wanted {known[kind].wanted}; got {text[:60]!r}")
+        raise CourseError(f"expected {known[kind].wanted}; got {text[:60]!r}")
     return word
 
 
@@ -119,7 +121,7 @@ def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
         try:
             if form.images and len(shape) == 1:
                 raise CourseError(
-                    f"wanted images before it, such as image1x28x28,{word}; got rows of {shape[0]} numbers"
+                    f"expected images before it, such as image1x28x28,{word}; got rows of {shape[0]} numbers"
                 )
             own = form.bare if is_bare else {"activation": next(names)} if meaning.says("takes_activation") else None
             for about in _described(form, meaning, shape, word.numbers):
@@ -155,7 +157,7 @@ def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
     """The words with a dropout after each hidden dense layer, or after its batch normalisation."""
     hidden = [number for number, word in enumerate(words[:-1]) if number and word.kind == "dense"]
     if not hidden:
-        raise CourseError(f"wanted a hidden dense layer to put a dropout behind; got {','.join(map(str, words))}")
+        raise CourseError(f"expected a hidden dense layer to put a dropout behind; got {','.join(map(str, words))}")
     known = forms()
     places = [number + bool(known[words[number + 1].kind][1].says("takes_over_activation")) for number in hidden]
     found: list[Word] = []

@@ -107,7 +107,7 @@ def train_asynchronously(
     refuse_bad_data(network, X, Y)
     if network.flat_statistics.size:
         wanted = "a network without batch normalisation, since nobody has its statistics of all rows here"
-        raise CourseError(f"wanted {wanted}; got {network}")
+        raise CourseError(f"expected {wanted}; got {network}")
     timeline = Timeline(group.rank) if timeline is None else timeline
     there = network.on(backend)
     W, arrivals = there.flat_parameters, None
@@ -231,9 +231,9 @@ def _refuse_bad_plan(plan: Downpour, group: Listening, rows: int) -> None:
     refuse_bad_options(plan.epochs, plan.batch_size, plan.learning_rate)
     if not 1 <= plan.servers < group.size or rows < group.size - plan.servers:
         got = f"{group.size} members, {plan.servers} of them servers, and {rows} rows"
-        raise CourseError(f"wanted a server, a worker and a row for each worker at least; got {got}")
+        raise CourseError(f"expected a server, a worker and a row for each worker at least; got {got}")
     if plan.n_push < 1 or plan.n_fetch < 1 or plan.n_fetch % plan.n_push:
         got = f"n_push {plan.n_push} and n_fetch {plan.n_fetch}"
-        raise CourseError(f"wanted n_push of at least 1, and n_fetch a multiple of it; got {got}")
+        raise CourseError(f"expected n_push of at least 1, and n_fetch a multiple of it; got {got}")
     if not hasattr(group, "next_sender"):
-        raise CourseError(f"wanted a group whose members can hear from anyone, such as one of MPI; got {group}")
+        raise CourseError(f"expected a group whose members can hear from anyone, such as one of MPI; got {group}")

@@ -66,7 +66,7 @@ def train_by_averaging(
     refuse_bad_options(epochs, batch_size, learning_rate)
     refuse_bad_data(network, X, Y)
     if batches_a_round < 1:
-        raise CourseError(f"wanted at least 1 batch a round, got {batches_a_round}")
+        raise CourseError(f"expected at least 1 batch a round, got {batches_a_round}")
     optimizer, history, there = optimizer or SGD(), History(plan="operations"), network.on(backend)
     X, Y = backend.to_device(X), backend.to_device(Y)
     begin_alike(there, group)  # step 2

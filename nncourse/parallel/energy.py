@@ -187,7 +187,7 @@ def energy_of(
     work() must wait for its GPU work. Raises CourseError if there is no meter.
     """
     if not meters:
-        raise CourseError(f"wanted a counter of energy; there is none: {NOWHERE}")
+        raise CourseError(f"expected a counter of energy; there is none: {NOWHERE}")
     calls = 0
     with measured(meters, idle, clock=clock, **options) as found:
         start = clock()

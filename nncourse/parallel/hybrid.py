@@ -50,7 +50,7 @@ def step_seconds(share: float, f: float, gpus: int = 1, gpu_alone: float = 1.0, 
 def take_device(world: MPIGroup) -> tuple[MPIGroup, Backend, str]:
     """This process's group, with its device; its backend; and the device in words."""
     if world.size < 2:
-        raise CourseError("wanted two processes at least, one for the CPU and one for each GPU; got 1")
+        raise CourseError("expected two processes at least, one for the CPU and one for each GPU; got 1")
     if not devices.gpu_available():
         name = "numba" if world.rank == 0 else "numpy"
         return world, choose(name), f"{name} on a core, which stands in for the {'GPU' if world.rank else 'CPU'}"

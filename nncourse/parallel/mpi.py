@@ -21,7 +21,7 @@ def mpi() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is here, and no MPI
         advice = "`make lab` installs both on Linux, and so does pip install 'nncourse[devices]'"
-        raise CourseError(f"wanted mpi4py and an MPI, for several processes; got: {error}; {advice}") from None
+        raise CourseError(f"expected mpi4py and an MPI, for several processes; got: {error}; {advice}") from None
     begin_with_one()
     return MPI
 
@@ -70,7 +70,7 @@ class MPIGroup:
         message = self.communicator.Mprobe(source, tag, status)  # tells the length before the message is received
         if status.Get_count(self._MPI.BYTE) != here.nbytes:
             got = status.Get_count(self._MPI.BYTE)
-            raise CourseError(f"wanted {here.nbytes} bytes from process {source}, with tag {tag}; got {got}")
+            raise CourseError(f"expected {here.nbytes} bytes from process {source}, with tag {tag}; got {got}")
         message.Recv(here)
         _back(here, vector)
 

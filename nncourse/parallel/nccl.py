@@ -40,7 +40,7 @@ class NCCLGroup:
             self._members = self._nccl.NcclCommunicator(self.size, identity, self.rank)
         except (RuntimeError, KeyError) as error:  # KeyError: CuPy has no name for this error of NCCL's
             advice = "NCCL_DEBUG=WARN in the environment says why"
-            raise CourseError(f"wanted NCCL to join {self.size} GPUs; got {error!r}; {advice}") from None
+            raise CourseError(f"expected NCCL to join {self.size} GPUs; got {error!r}; {advice}") from None
 
     def all_reduce(self, vector: Array) -> None:
         where, *about = self._described(vector)
@@ -78,7 +78,7 @@ class NCCLGroup:
         """Address, length and type of a vector, for NCCL. Raises CourseError for one that NCCL cannot exchange."""
         if not devices.on_gpu(vector) or vector.dtype.name not in self._types or not vector.flags.c_contiguous:
             wanted = f"a contiguous vector on the GPU, of {', '.join(self._types)}"
-            raise CourseError(f"wanted {wanted}, for NCCL; got {vector.dtype.name} of {type(vector).__name__}")
+            raise CourseError(f"expected {wanted}, for NCCL; got {vector.dtype.name} of {type(vector).__name__}")
         return vector.data.ptr, vector.size, self._types[vector.dtype.name]
 
     def __repr__(self) -> str:
@@ -97,14 +97,14 @@ def nccl() -> Any:
 
     if not nccl.available:
         advice = "pip install nvidia-nccl-cu13 (or -cu12), or name the folder of libnccl.so.2 in LD_LIBRARY_PATH"
-        raise CourseError(f"wanted NCCL, for a group of GPUs; CuPy does not find it: {advice}")
+        raise CourseError(f"expected NCCL, for a group of GPUs; CuPy does not find it: {advice}")
     return nccl
 
 
 def _take_a_gpu(communicator: Any) -> None:
     """Select a GPU of this host for this process. Raises CourseError, in all members, if there are too few."""
     if reason := devices.why_no_gpu():
-        raise CourseError(f"wanted a GPU for each process; {reason}")
+        raise CourseError(f"expected a GPU for each process; {reason}")
     import cupy
 
     MPI = mpi()
@@ -116,7 +116,7 @@ def _take_a_gpu(communicator: Any) -> None:
     taken = communicator.allgather((MPI.Get_processor_name(), cupy.cuda.Device(number).pci_bus_id))
     if len(set(taken)) < len(taken):
         advice = "start one process for each GPU"
-        raise CourseError(f"wanted a GPU for each of {len(taken)} processes; they share {len(set(taken))}: {advice}")
+        raise CourseError(f"expected a GPU for each of {len(taken)} processes; they share {len(set(taken))}: {advice}")
 
 
 def _stream() -> int:

@@ -50,7 +50,7 @@ class PatientGroup(MPIGroup):
         message = self._wait(lambda: self.communicator.Improbe(source, tag, status), wanted, why)
         if status.Get_count(self._MPI.BYTE) != vector.nbytes:
             got = f"{status.Get_count(self._MPI.BYTE)} bytes came instead of {vector.nbytes}"
-            raise CourseError(f"rank {self.rank} wanted at its step {self.step} to {wanted}: {got}")
+            raise CourseError(f"rank {self.rank} expected at its step {self.step} to {wanted}: {got}")
         # A long message comes in parts, which MPI may send only while the other side calls it.
         request = message.Irecv(vector)
         self._under_way.append((request, vector))

@@ -96,7 +96,7 @@ def train_pipeline(
     refuse_bad_data(network, X, Y)
     refuse_unknown("a schedule", schedule, SCHEDULES)
     if micro_batches < 1:
-        raise CourseError(f"wanted at least 1 micro-batch, got {micro_batches}")
+        raise CourseError(f"expected at least 1 micro-batch, got {micro_batches}")
     optimizer, history, there = optimizer or SGD(), History(plan="operations"), network.on(backend)
     timeline = Timeline(pipeline.rank) if timeline is None else timeline
     X, Y = backend.to_device(X), backend.to_device(Y)

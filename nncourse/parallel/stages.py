@@ -19,7 +19,7 @@ from nncourse.parallel.timeline import Timeline
 def partition(costs: Sequence[float], parts: int) -> list[slice]:
     """The layers of each stage: consecutive ones, so that the most expensive stage is as cheap as possible."""
     if not 1 <= parts <= len(costs):
-        raise CourseError(f"wanted from 1 to {len(costs)} stages for {len(costs)} layers; got {parts}")
+        raise CourseError(f"expected from 1 to {len(costs)} stages for {len(costs)} layers; got {parts}")
     sums = [0, *accumulate(costs)]
 
     @cache
@@ -45,7 +45,7 @@ def grid(group: Group, stages: int) -> tuple[Group, Group]:
     [[0, 1], [1, 3]]
     """
     if stages < 1 or group.size % stages:
-        raise CourseError(f"wanted pipelines of equal length for {group.size} members; got {stages} stages")
+        raise CourseError(f"expected pipelines of equal length for {group.size} members; got {stages} stages")
     number, stage = divmod(group.rank, stages)
     pipeline = Subgroup(group, range(number * stages, (number + 1) * stages))
     return pipeline, Subgroup(group, range(stage, group.size, stages))

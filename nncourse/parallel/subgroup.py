@@ -16,7 +16,7 @@ class Subgroup:
 
     def __init__(self, group: Group, ranks: Sequence[int]):
         if group.rank not in ranks or len(set(ranks)) < len(ranks) or not set(ranks) <= set(range(group.size)):
-            raise CourseError(f"wanted different members of {group}, this one among them; got {list(ranks)}")
+            raise CourseError(f"expected different members of {group}, this one among them; got {list(ranks)}")
         self.group, self.ranks = group, list(ranks)
         self.rank, self.size, self.device = self.ranks.index(group.rank), len(ranks), group.device
 

@@ -130,7 +130,7 @@ def run(options: Namespace) -> int:
     start.refuse_patience(options.patience)
     height, _, width = options.size.partition("x")
     if not (height.isdecimal() and width.isdecimal() and len(options.size) < 12):
-        raise CourseError(f"wanted --size HEIGHTxWIDTH, such as 148x197; got {options.size!r}")
+        raise CourseError(f"expected --size HEIGHTxWIDTH, such as 148x197; got {options.size!r}")
     names: tuple[str, ...] = "network", "runs", "epochs", "batch_sizes", "learning_rate", "images", "seed", "cpu_steps"
     names += "validation", "validate_every", "validation_batch", "cpu_share", "slow", "send", "pause", "threads"
     given = {name: getattr(options, name) for name in names}

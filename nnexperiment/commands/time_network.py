@@ -20,9 +20,9 @@ def run(options: Namespace) -> int:
     optimizer, batch = networks.optimizer_of(options), BATCH if options.batch_size is None else options.batch_size
     for name, count in (("--batch-size", batch), ("--threads", options.threads)):
         if count == 0:
-            raise CourseError(f"wanted {name} of at least 1, got 0")
+            raise CourseError(f"expected {name} of at least 1, got 0")
     if options.backend == "loops":
-        raise CourseError("wanted --backend numpy, numba, cupy or cuda; loops in Python would take minutes")
+        raise CourseError("expected --backend numpy, numba, cupy or cuda; loops in Python would take minutes")
     backends = _backends(options)
     where = next(iter(backends.values())).device
     problem = timed.problem_of(network, batch, optimizer, where)

@@ -120,7 +120,7 @@ def error_of(trainer: Trainer, problem: Problem, tolerance: float = TOLERANCE) -
     if not error <= tolerance:
         raise DisagreesError(
             f"after {CHECKED} steps the parameters are off by {error:.1e} of the way they went from their beginning; "
-            f"wanted at most {tolerance:.0e}"
+            f"expected at most {tolerance:.0e}"
         )
     return error
 

@@ -117,7 +117,7 @@ def write(root: Path, language: str, chosen: Sequence[str] = ()) -> int:
     """
     found = sources.collect(root, chosen)
     if unknown := {*chosen} - {source.catalogue for source in found} - {sources.COMMON}:
-        print(f"translate: wanted names of catalogues such as 01_neurons; got {', '.join(sorted(unknown))}")
+        print(f"translate: expected names of catalogues such as 01_neurons; got {', '.join(sorted(unknown))}")
         return 1
     translations = read_all(root, language, {*chosen, sources.COMMON} if chosen else ())
     if not translations:

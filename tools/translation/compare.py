@@ -23,9 +23,9 @@ def differs(text: str, said: str, kind: str) -> dict[str, str]:
     for what, ours, theirs in _parts(text, said, kind):
         if ours != theirs:
             gone, come = list((ours - theirs).elements()), list((theirs - ours).elements())
-            found[what] = f"{what}: wanted {', '.join(gone) or 'none'}; got {', '.join(come) or 'none'}"
+            found[what] = f"{what}: expected {', '.join(gone) or 'none'}; got {', '.join(come) or 'none'}"
     if kind in IN_CODE and _blanks(text) != _blanks(said):
-        found["blanks"] = "blanks: wanted the same ones at the beginning and at the end"
+        found["blanks"] = "blanks: expected the same ones at the beginning and at the end"
     return found
 
 

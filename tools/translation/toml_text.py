@@ -13,7 +13,7 @@ def units(source: str) -> list[Unit]:
     hints = [entry for notebook in tomllib.loads(source).values() for entry in notebook.items()]
     found = list(HINT.finditer(source))
     if len(found) != len(hints):
-        raise ValueError(f"wanted a hint for each of {len(hints)} exercises; found {len(found)}")
+        raise ValueError(f"expected a hint for each of {len(hints)} exercises; found {len(found)}")
     units = []
     for match, (key, hint) in zip(found, hints, strict=True):
         operation, _, kernel = key.partition(".")

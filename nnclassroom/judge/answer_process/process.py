@@ -68,7 +68,7 @@ def function_of(start: Message, xp: Any) -> Function:
     exec(compile(start["text"], start["file"], "exec", LAZY_ANNOTATIONS), namespace)
     function: Function | None = namespace.get(start["operation"])
     if not callable(function):
-        raise NoFunctionError(f"wanted a function {start['operation']}, found none")
+        raise NoFunctionError(f"expected a function {start['operation']}, found none")
     if start["jit"]:
         import numba
 

@@ -79,7 +79,7 @@ def positions_of(control: widget.Control) -> list[float | str]:
     if control.kind == "menu":
         return [value for value, _ in control.options]
     if control.log:
-        raise CourseError(f"the slider {control.label!r} has factors: wanted a file in {HERE.name}/ that computes")
+        raise CourseError(f"the slider {control.label!r} has factors: expected a file in {HERE.name}/ that computes")
     assert control.low is not None and control.high is not None and control.step is not None
     count = round((control.high - control.low) / control.step) + 1
     values = (round(control.low + number * control.step, 10) for number in range(count))
@@ -95,7 +95,7 @@ def recorded(shown: widget.BrowserWidget) -> dict[str, Any]:
     positions = {name: positions_of(moved[name]) for name in sorted(moved, key=lambda name: moved[name].kind != "menu")}
     every = [dict(zip(positions, values, strict=True)) for values in itertools.product(*positions.values())]
     if len(every) > MOST:
-        raise CourseError(f"{len(every)} positions: wanted at most {MOST}, or a file in {HERE.name}/ that computes")
+        raise CourseError(f"{len(every)} positions: expected at most {MOST}, or a file in {HERE.name}/ that computes")
     frames = []
     for values in every:
         shown.set(**values)
@@ -157,7 +157,7 @@ def _digit_pad(shown: anywidget.AnyWidget) -> dict[str, Any]:
     seen = inspect.getclosurevars(shown.says)
     network, scaling = seen.nonlocals.get("network"), seen.globals.get("scaling")
     if not isinstance(network, Network) or scaling is None:
-        raise CourseError("a pad on a page: wanted a function of `network` and `scaling`")
+        raise CourseError("a pad on a page: expected a function of `network` and `scaling`")
     form = digit_pad.FORMS[shown.seen_side]
     reader = {"layers": [LAYERS[type(layer)](layer) for layer in network.layers], "first": digit_pad.FIRST}
     numbers = {"offset": float(scaling.offset), "factor": float(scaling.factor)}

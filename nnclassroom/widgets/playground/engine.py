@@ -280,7 +280,7 @@ def as_shares(outputs: np.ndarray) -> np.ndarray:
 def refuse_bad_features(names: Sequence[str]) -> None:
     """Raise CourseError for an unknown feature, or for none at all."""
     if not names:
-        raise CourseError("wanted at least one input feature; got none")
+        raise CourseError("expected at least one input feature; got none")
     for name in names:
         refuse_unknown("an input feature", name, FEATURES)
 
@@ -294,7 +294,7 @@ def refuse_too_large(hidden: Sequence[int]) -> None:
 
 def _refuse_unknown_layer(layer: int, hidden: Sequence[int]) -> None:
     if not 0 <= layer < len(hidden):
-        raise CourseError(f"wanted one of {len(hidden)} hidden layers, counted from 0; got {layer}")
+        raise CourseError(f"expected one of {len(hidden)} hidden layers, counted from 0; got {layer}")
 
 
 def _inherit(layer: Layer, W: np.ndarray, b: np.ndarray, here: Level, below: Level) -> None:

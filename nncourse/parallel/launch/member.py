@@ -115,7 +115,7 @@ def run(work: Callable[[Heartbeat], int], heart: Heartbeat) -> int:
     except CourseError as error:
         _leave(heart, str(error), guard.BAD_INPUT)
     except MemoryError as error:
-        _leave(heart, str(error) or "wanted more memory than this machine has", guard.BAD_INPUT)
+        _leave(heart, str(error) or "expected more memory than this machine has", guard.BAD_INPUT)
     except KeyboardInterrupt:
         _leave(heart, "interrupted", guard.INTERRUPTED)
     except BrokenPipeError:  # the reader has closed our output

@@ -49,7 +49,7 @@ def run(program: Sequence[str], processes: int | None, patience: float, work: Wo
     if place.size > 1:
         if processes not in (None, place.size):
             raise CourseError(
-                f"wanted {processes} processes, but {place.by} started {place.size}: leave --processes out"
+                f"expected {processes} processes, but {place.by} started {place.size}: leave --processes out"
             )
         return guard.guard(program, place, patience)
     if (processes or 1) > 1:
@@ -60,13 +60,13 @@ def run(program: Sequence[str], processes: int | None, patience: float, work: Wo
 def refuse_number(processes: int) -> None:
     """Raise CourseError for a number of processes out of range."""
     if not 1 <= processes <= MOST_PROCESSES:
-        raise CourseError(f"wanted from 1 to {MOST_PROCESSES} processes, got {processes}")
+        raise CourseError(f"expected from 1 to {MOST_PROCESSES} processes, got {processes}")
 
 
 def refuse_patience(seconds: float) -> None:
     """Raise CourseError for a patience that is not above 0."""
     if not seconds > 0:
-        raise CourseError(f"wanted a patience of more than 0 seconds, got {seconds:g}")
+        raise CourseError(f"expected a patience of more than 0 seconds, got {seconds:g}")
 
 
 # ---- mpiexec
@@ -76,7 +76,7 @@ def refuse_without_mpi() -> None:
     """Raise CourseError if mpi4py is missing."""
     if not find_spec("mpi4py"):
         where = "" if sys.platform.startswith("linux") else ", on Linux; here one process learns alone"
-        raise CourseError(f"wanted mpi4py for several processes, found none: pip install 'nncourse[devices]'{where}")
+        raise CourseError(f"expected mpi4py for several processes, found none: pip install 'nncourse[devices]'{where}")
 
 
 def find_mpiexec() -> str:
@@ -90,7 +90,7 @@ def find_mpiexec() -> str:
             return str(folder / "mpiexec")
     found = shutil.which("mpiexec")
     if not found:
-        raise CourseError("wanted mpiexec, to start several processes; found none: pip install 'nncourse[devices]'")
+        raise CourseError("expected mpiexec, to start several processes; found none: pip install 'nncourse[devices]'")
     return found
 
 
@@ -125,7 +125,7 @@ def _start(program: Sequence[str], processes: int) -> int:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nncourse-"))
             listening.bind(f"{folder}/start")
         except OSError as error:
-            raise CourseError(f"wanted a folder for a socket; {reason_of(error)}: name one in TMPDIR") from None
+            raise CourseError(f"expected a folder for a socket; {reason_of(error)}: name one in TMPDIR") from None
         listening.listen(processes)
         said = stack.enter_context(heartbeat.nameless_file())  # what mpiexec itself says
         started = subprocess.Popen(

@@ -44,7 +44,7 @@ def together(function: Callable[..., Any], processes: int, limit: float = LIMIT,
         if "error" in answer:
             raise CourseError(f"rank {rank}: {answer['error']}")
     if ended is None:
-        raise CourseError(f"wanted {processes} processes to end within {limit:g} s; they were stopped")
+        raise CourseError(f"expected {processes} processes to end within {limit:g} s; they were stopped")
     if not all(answers):
         last = words.strip().splitlines()[-1:] or ["without a word"]
         raise CourseError(f"{processes} processes ended with {ended}: {last[0]}")

@@ -53,4 +53,4 @@ def refuse_wrong(place: LauncherEnvironment, size: int) -> None:
         "srun": "say srun --mpi=pmi2 for the wheel mpich, or what `srun --mpi=list` has for your cluster's MPI",
     }.get(place.by, "start it with the mpiexec of the same MPI, or let `nncourse train --processes` do so")
     got = "each process is alone in its own" if size == 1 else f"it has {size}"
-    raise CourseError(f"wanted a world of {place.size} processes, as {place.by} said; {got}: {advice}")
+    raise CourseError(f"expected a world of {place.size} processes, as {place.by} said; {got}: {advice}")

@@ -18,7 +18,7 @@ class Link:
 
     def __post_init__(self) -> None:
         if not (self.latency >= 0 and self.bandwidth > 0):
-            raise CourseError(f"wanted a latency of at least 0 and a bandwidth above 0; got {self}")
+            raise CourseError(f"expected a latency of at least 0 and a bandwidth above 0; got {self}")
 
     def seconds(self, size: float) -> float:
         """The time of a message of `size` bytes."""
@@ -39,7 +39,9 @@ def fit_link(sizes: Sequence[float], seconds: Sequence[float]) -> Link:
     """
     n, t = np.asarray(sizes, float), np.asarray(seconds, float)
     if n.ndim != 1 or n.shape != t.shape or len(set(n.tolist())) < 2 or not (np.isfinite(t).all() and t.min() > 0):
-        raise CourseError(f"wanted two different sizes at least and a time above 0 for each; got {sizes} and {seconds}")
+        raise CourseError(
+            f"expected two different sizes at least and a time above 0 for each; got {sizes} and {seconds}"
+        )
     # Each row is divided by its time: otherwise only the largest messages would count, and their noise set the latency.
     rows = np.stack([1 / t, n / t], axis=1)
     latency, slope = np.linalg.lstsq(rows, np.ones_like(t), rcond=None)[0]

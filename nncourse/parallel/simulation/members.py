@@ -109,11 +109,11 @@ def simulate(
     [0, 1, 4]
     """
     if not callable(part):
-        raise CourseError(f"wanted a function of the group, then how many members; got {part!r}")
+        raise CourseError(f"expected a function of the group, then how many members; got {part!r}")
     world = World(size, link, links or {}, slow or {}, dies or {}, buffered)
     given = arguments if arguments is not None else [()] * size
     if len(given) != size:
-        raise CourseError(f"wanted arguments for each of {size} members; got {len(given)}")
+        raise CourseError(f"expected arguments for each of {size} members; got {len(given)}")
     try:
         results = run_members(world, part, given, patience=patience)
     except ExchangeError as error:
@@ -197,7 +197,7 @@ class _Turns:
             else:
                 vectors = [value for value in arguments[method == "meet" :][:1] if method != "next_sender"]
                 if not all(isinstance(value, np.ndarray) for value in vectors):
-                    raise TypeError(f"wanted a NumPy array to exchange; got {type(vectors[0]).__name__}")
+                    raise TypeError(f"expected a NumPy array to exchange; got {type(vectors[0]).__name__}")
                 getattr(self.world, method)(rank, *arguments, line=sys._getframe(2).f_lineno)
         except CourseError as error:
             self._stop(error)

@@ -45,10 +45,10 @@ class World(State):
 
     def __post_init__(self) -> None:
         if not isinstance(self.size, int) or not 1 <= self.size <= MOST_MEMBERS:
-            raise CourseError(f"wanted a group of 1 to {MOST_MEMBERS} members, a whole number; got {self.size!r}")
+            raise CourseError(f"expected a group of 1 to {MOST_MEMBERS} members, a whole number; got {self.size!r}")
         ranks = range(self.size)
         if strange := [rank for rank in (*chain(*self.links), *self.slow, *self.dies) if rank not in ranks]:
-            raise CourseError(f"wanted ranks from 0 to {self.size - 1} in links, slow and dies; got {strange[0]!r}")
+            raise CourseError(f"expected ranks from 0 to {self.size - 1} in links, slow and dies; got {strange[0]!r}")
         super().__post_init__()
         self._answers: dict[int, Any] = {}
         self._boxes: dict[int, dict[tuple[int, int], deque[Message]]] = {rank: defaultdict(deque) for rank in ranks}
