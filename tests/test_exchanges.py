@@ -30,7 +30,7 @@ def test_the_picture_of_a_ring_says_which_chunk_goes_when_and_ends_whole(size):
 
 def test_what_is_no_ring_has_no_picture():
     for kernel, size in (("root", 4), ("tree", 4), ("ring", 1), ("ring", 9)):
-        with pytest.raises(CourseError, match="wanted"):
+        with pytest.raises(CourseError, match="expected"):
             nb12.plot_ring(all_reduce[kernel], size)
 
 

@@ -275,7 +275,7 @@ def test_the_packages_cupy_kernel_without_a_gpu_is_checked_with_numpy(monkeypatc
 
 @pytest.mark.parametrize(("operation", "kernel"), [("sigmiod", "numpy"), ("sigmoid", "tiled"), ("sigmoid", "cuda")])
 def test_unknown_exercises_are_refused(operation, kernel):
-    with pytest.raises(CourseError, match="wanted"):
+    with pytest.raises(CourseError, match="expected"):
         exercise(operation, kernel=kernel)
 
 

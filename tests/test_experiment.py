@@ -59,7 +59,7 @@ def test_devices_in_words_of_the_command_line():
     ]
     assert [each.gpus for each in unlike] == [1, 1, 2, 0, 2]
     for wrong in ("", "gpu", "cpu,,1", "0", "1.5", "cpu-1", "group2", "cpu+0", "cpu+"):
-        with pytest.raises(CourseError, match="wanted"):
+        with pytest.raises(CourseError, match="expected"):
             parsed_devices(wrong)
 
 
@@ -103,7 +103,7 @@ def test_the_parts_are_the_thesis_and_of_each_class_alike():
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(options):
-    with pytest.raises(CourseError, match="wanted") as caught:
+    with pytest.raises(CourseError, match="expected") as caught:
         Plan(**options)
     assert str(caught.value).count("got") == 1 and len(str(caught.value)) < 90  # it names that one alone
 

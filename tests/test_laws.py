@@ -35,5 +35,5 @@ def test_words_name_the_best_number_of_devices():
 
 @pytest.mark.parametrize("wrong", [{"p": 1.5}, {"devices": 0}, {"bandwidth": 0}, {"batch": 0}, {"network": "AlexNet"}])
 def test_wrong_settings_are_refused(wrong):
-    with pytest.raises(CourseError, match="wanted"):
+    with pytest.raises(CourseError, match="expected"):
         laws.Settings(**wrong)

@@ -83,9 +83,9 @@ def test_a_sum_before_a_softmax_acts_through_all_outputs():
 
 @pytest.mark.parametrize(("sizes", "k", "j"), [((2, 3, 1), 2, 0), ((2, 3, 1), 0, 3), ((2, 7, 1), 0, 0), ((2,), 0, 0)])
 def test_a_weight_that_is_not_there_is_refused(sizes, k, j):
-    with pytest.raises(CourseError, match="wanted"):
+    with pytest.raises(CourseError, match="expected"):
         nb05.plot_influence(sizes, k, j)
-    with pytest.raises(CourseError, match="wanted"):
+    with pytest.raises(CourseError, match="expected"):
         nb05.plot_softmax(3, 3)
 
 

@@ -64,7 +64,7 @@ def test_the_size_of_the_thesis_is_the_default_and_is_drawn_in_parts():
     "options", [{"n_per_class": 0}, {"height": 0}, {"n_per_class": 10**6}, {"dtype": np.float64, "n_per_class": 1}]
 )
 def test_what_cannot_be_made_is_refused(options):
-    assert "wanted" in refused(datasets.silhouettes, **options)
+    assert "expected" in refused(datasets.silhouettes, **options)
 
 
 def test_it_is_loaded_by_its_name(monkeypatch):

@@ -195,7 +195,7 @@ def test_fewer_messages_are_fetched_and_pushed():
     "options", [{"servers": 0}, {"servers": 4}, {"n_push": 2}, {"n_fetch": 0}, {"batch_size": 0}, {"n_push": 0}]
 )
 def test_plans_that_cannot_be_are_refused(options):
-    with pytest.raises(CourseError, match="wanted"):
+    with pytest.raises(CourseError, match="expected"):
         simulate(functools.partial(asynchronously, **options), 4)
 
 

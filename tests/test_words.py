@@ -18,7 +18,7 @@ DIGITS_CNN = "image1x28x28,conv4x2same,conv4x2same,pool4,128,10"
 
 def refusal(text) -> str:
     message = refused(make_network, text)
-    assert "wanted" in message
+    assert "expected" in message
     return message
 
 
