@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from cuda_on_cpu.errors import CudaCompileError, MissingToolError, first_words, unmangled
 from cuda_on_cpu.source import refuse_misspelt
 from cuda_on_cpu.text import CudaSource
+from cuda_on_cpu.tokens import blanked
 
 STANDARD = "c++17"
 ERROR = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$")
@@ -24,6 +25,13 @@ USED = re.compile(
     re.DOTALL,
 )
 
+
+# What may be of type double in a text: the word, and a number with a point or an exponent that no f ends.
+MAYBE_DOUBLE = re.compile(r"\bdouble\b|(?<![\w.])(?:\d+\.\d*|\.\d+|\d+(?=[eE][-+]?\d))(?:[eE][-+]?\d+)?(?![\w.])")
+# In PTX: a file's number and name, the line that the next instructions are from, and a calculation with doubles.
+PTX_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"(?:[^"]*/)?([^"/]+)"', re.MULTILINE)
+PTX_LINE = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
+PTX_DOUBLE = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:add|sub|mul|fma|mad|div|rcp|sqrt|rsqrt|min|max|setp)\.[\w.]*f64\b")
 
 _FIRST = threading.Lock()  # of two threads that load the library at the same time, one may find it half loaded
 
@@ -91,6 +99,35 @@ def _log(source: CudaSource) -> str | None:
         return _nvrtc(source.compilable(), "sm_90", debug=True)
     except Exception:
         return None
+
+
+def double_lines(source: CudaSource) -> tuple[int, ...]:
+    """The lines of a text in which a GPU computes with 64 bits; none without NVRTC, or for a text that has errors."""
+    if not MAYBE_DOUBLE.search(blanked(source.text)) or why_no_nvrtc() is not None:
+        return ()
+    ptx = _ptx(source.compilable())
+    own = {number for number, name in PTX_FILE.findall(ptx) if name == source.file.rpartition("/")[2]}
+    found, line = set(), 0
+    for each in ptx.splitlines():
+        if (at := PTX_LINE.match(each)) and at[1] in own:
+            line = int(at[2])
+        elif line and PTX_DOUBLE.match(each):
+            found.add(line)
+    return tuple(sorted(found))
+
+
+def _ptx(text: str) -> str:
+    """The text as PTX with line numbers, "" if it does not compile. cuda.core would ask for a driver, for PTX."""
+    from cuda.bindings import nvrtc
+
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernels.cu", 0, [], [])
+    options = [b"-arch=sm_90", f"-std={STANDARD}".encode(), b"-lineinfo", b"-default-device"]
+    nvrtc.nvrtcCompileProgram(program, len(options), options)
+    _, size = nvrtc.nvrtcGetPTXSize(program)
+    ptx = b" " * size
+    nvrtc.nvrtcGetPTX(program, ptx)
+    nvrtc.nvrtcDestroyProgram(program)
+    return ptx.decode(errors="replace")
 
 
 def readable_errors(log: str, file: str) -> str:

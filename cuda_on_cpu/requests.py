@@ -5,6 +5,7 @@ import numpy as np
 from cuda_on_cpu.trace import Memory
 
 WARP, SECTOR = 32, 32  # threads per warp; bytes per sector of global memory
+BANKS = 32  # of shared memory, for words of 4 bytes
 
 
 def _numbered(*columns: np.ndarray) -> np.ndarray:
@@ -52,3 +53,20 @@ def sectors_of(
     sectors = _different(of, cell * memory.itemsize // SECTOR)
     fewest = -(-_different(of, cell) * memory.itemsize // SECTOR)
     return request, sectors, fewest, int(np.argmax(sectors / fewest))
+
+
+def turns_of(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each row its request, numbered from 0; for each request to shared memory the turns that its banks take.
+
+    A bank gives out one word in a turn, so these are the most different words that a request wants of one bank.
+    Accesses of 8 or 16 bytes are made in 2 or 4 parts, of which the slowest counts.
+    """
+    request = np.unique(requests, return_inverse=True)[1]
+    words = np.maximum(rows["cells"] * memory.itemsize // 4, 1)
+    part = rows["thread"] % WARP * words // WARP
+    word, of, part = spread(rows["offset"] // 4, words, request, part)
+    wanted = np.unique(np.stack([of, part, word % BANKS, word]), axis=1)
+    banks, different = np.unique(wanted[:3], axis=1, return_counts=True)
+    turns = np.zeros(int(request.max()) + 1, int)
+    np.maximum.at(turns, banks[0], different)
+    return request, turns

@@ -31,7 +31,9 @@ PLAIN = {
 
 
 def over(kernel: CudaKernel, name: str):
-    return budget.exceeded(kernel.operation, name, check.runner(kernel.operation, kernel, "emulator"), {})
+    case = budget.case_of(kernel.operation, name)
+    trace = budget.launched(check.runner(kernel.operation, kernel, "emulator"), case, {})
+    return budget.exceeded(kernel.operation, name, case, trace)
 
 
 @pytest.mark.parametrize(("operation", "name"), NAMED)
@@ -42,7 +44,7 @@ def test_the_packages_kernels_keep_to_it(operation, name):
 
 @pytest.mark.parametrize(("operation", "name"), PLAIN)
 def test_a_plain_kernel_under_the_name_does_not(operation, name):
-    case, fault = over(find(operation)[PLAIN[operation, name]], name)
+    fault = over(find(operation)[PLAIN[operation, name]], name)
     assert fault.kind == "budget" and fault.facts["got"] > fault.facts["limit"]
     assert f"{fault.facts['limit']:,}" in str(fault)
 
@@ -61,7 +63,7 @@ def test_parameters_may_have_any_name():
         if (i < count) means[i] = sum / 5;
     }"""
     kernel = kept_kernels.build(find("blur"), "shared", text, {"block": [64]})
-    assert "x is read 634 times" in str(over(kernel, "shared")[1])
+    assert "x is read 634 times" in str(over(kernel, "shared"))
 
 
 @pytest.mark.parametrize(("operation", "name"), [*NAMED, *PLAIN])
@@ -83,7 +85,7 @@ def test_a_thread_that_reads_what_it_has_put_there_itself_shares_nothing():
         if (t < here) y[first + t] = piece[t];
     }"""
     kernel = kept_kernels.build(find("turn_round"), "shared", text, {"block": [64]})
-    assert over(kernel, "shared")[1].facts["got"] == 0
+    assert over(kernel, "shared").facts["got"] == 0
 
 
 def test_a_verdict_of_a_gpu_is_the_emulators_where_the_idea_is_missing(monkeypatch):

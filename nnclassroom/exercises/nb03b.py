@@ -117,7 +117,12 @@ def _of_one_sample(
 
 
 def _for_one_sample(name: str, said: str, steps: tuple[tuple[int, int], ...], most_steps: int) -> Operation:
-    """A layer for one sample, for sizes that are multiples of STEP: `steps` of them are checked, and random ones."""
+    """A layer for one sample, for sizes that are multiples of STEP: `steps` of them are checked, and random ones.
+
+    With several steps the tile is what the exercise is about, so all threads have to fill it.
+    """
+    filled = (Limit("reads by a thread", "n_in // 16", "x"),) if most_steps > 1 else ()
+    limits = (Limit("reads", "n_in * n_out // 8", "x"), *filled)
     return Operation(
         name,
         f"z = W x + b: a layer for one sample; {said}",
@@ -128,7 +133,7 @@ def _for_one_sample(name: str, said: str, steps: tuple[tuple[int, int], ...], mo
             mistakes=_of_one_sample,
             sizes_to_check=tuple(_of_steps(*each) for each in steps),
             draw_sizes=lambda rng: _of_steps(int(rng.integers(1, most_steps + 1)), int(rng.integers(1, 6))),
-            budgets={"shared": Budget(_of_steps(min(2, most_steps), 2), (Limit("reads", "n_in * n_out // 8", "x"),))},
+            budgets={"shared": Budget(_of_steps(min(2, most_steps), 2), limits)},
         ),
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cuda_on_cpu.requests import WARP, requests_of, sectors_of, spread
+from cuda_on_cpu.requests import requests_of, sectors_of, spread, turns_of
 from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Memory, Trace
 from nnclassroom import pages
 from nnclassroom.judge.check import compare
@@ -23,7 +23,6 @@ from nncourse.errors import CourseError, refuse_unknown
 from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
-BANKS = 32  # of 4-byte words
 NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 GLOBAL_HEAD = ("global", "reads", "writes", "atomics", "outside", "sectors", "fewest", "efficiency")
 SHARED_HEAD = ("shared", "reads", "writes", "atomics", "outside", "bank conflicts")
@@ -151,7 +150,8 @@ def _count(trace: Trace, number: int, requests: np.ndarray) -> Count:
     if not len(rows):
         return count
     if memory.shared:
-        return replace(count, requests=len(np.unique(requests)), conflicts=_bank_conflicts(memory, rows, requests))
+        turns = turns_of(memory, rows, requests)[1]
+        return replace(count, requests=len(turns), conflicts=int(turns.max()))
     request, sectors, fewest, place = sectors_of(memory, rows, requests)
     worst = ""
     if sectors[place] > fewest[place]:
@@ -174,18 +174,6 @@ def worst_request(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tup
     (cells,) = spread(wasteful["cell"], wasteful["cells"])
     best = "the fewest" if sectors[place] == fewest[place] else f"{fewest[place]} would do"
     return set(cells.tolist()), f"a warp: {sectors[place]} sector{'s' if sectors[place] > 1 else ''}, {best}"
-
-
-def _bank_conflicts(memory: Memory, rows: np.ndarray, request: np.ndarray) -> int:
-    """The largest number of different words in one bank that a request accesses.
-
-    Accesses of 8 or 16 bytes are served in 2 or 4 turns.
-    """
-    words = np.maximum(rows["cells"] * memory.itemsize // 4, 1)
-    turn = rows["thread"] % WARP * words // WARP
-    word, of, turn = spread(rows["offset"] // 4, words, request, turn)
-    wanted = np.unique(np.stack([of, turn, word % BANKS, word]), axis=1)
-    return int(np.unique(wanted[:3], axis=1, return_counts=True)[1].max())
 
 
 # ---- the table

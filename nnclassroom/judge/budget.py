@@ -11,7 +11,7 @@ import numpy as np
 
 from cuda_on_cpu.requests import requests_of, sectors_of
 from cuda_on_cpu.trace import ATOMIC, READ, WRITE, Trace
-from nnclassroom.judge.cases import random_case
+from nnclassroom.judge.cases import middling, random_case
 from nnclassroom.judge.verdict import Case, Fault
 from nncourse.kernels.contract import Formula
 from nncourse.kernels.operation import Operation
@@ -33,25 +33,27 @@ COUNTED: dict[str, tuple[int, bool | None, bool]] = {
 AT_LEAST = ("shared reads", "additions")
 
 
-def exceeded(
-    operation: Operation, name: str, run: Callable[..., Any], options: Mapping[str, Any]
-) -> tuple[Case, Fault] | None:
-    """The case and the fault if a kernel of that name does not keep to its budget; None if it does, or has none.
-
-    run: of check.py, on the emulator. options: of the emulator, such as its sandbox.
-    """
+def case_of(operation: Operation, name: str) -> Case:
+    """The small case on which the accesses of a kernel of that name are recorded."""
     budget = operation.trial.budgets.get(name)
-    if budget is None:
-        return None
-    case, traces = random_case(operation, dict(budget.sizes)), list[Trace]()
+    return random_case(operation, dict(budget.sizes) if budget else middling(operation))
+
+
+def launched(run: Callable[..., Any], case: Case, options: Mapping[str, Any]) -> Trace | Fault:
+    """The accesses of one launch, or why there are none. options: of the emulator, such as its sandbox."""
+    traces: list[Trace] = []
     failed = run(case, {**options, "record": traces})
-    if isinstance(failed, Fault):
-        return case, failed
+    return failed if isinstance(failed, Fault) else traces[0]
+
+
+def exceeded(operation: Operation, name: str, case: Case, trace: Trace) -> Fault | None:
+    """The fault if a kernel of that name does not keep to its budget; None if it does, or has none."""
+    budget = operation.trial.budgets.get(name)
     sizes = operation.sizes(*case.arguments)
-    for limit in budget.limits:
-        got, wanted = counted(operation, limit, traces[0]), Formula(limit.formula)(sizes)
-        if got < wanted if limit.kind in AT_LEAST else got > wanted:
-            return case, Fault("budget", {"limited": limit.kind, "of": limit.of, "got": got, "limit": wanted})
+    for limit in budget.limits if budget else ():
+        got, expected = counted(operation, limit, trace), Formula(limit.formula)(sizes)
+        if got < expected if limit.kind in AT_LEAST else got > expected:
+            return Fault("budget", {"limited": limit.kind, "of": limit.of, "got": got, "limit": expected})
     return None
 
 

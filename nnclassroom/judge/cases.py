@@ -137,6 +137,13 @@ def random_case(operation: Operation, sizes: dict[str, Any], seed: int = 0) -> C
     return make_case(operation, sizes, "random", np.random.default_rng(seed))
 
 
+def middling(operation: Operation) -> dict[str, Any]:
+    """Those of the small sizes to try in which warps, rows and columns show how a kernel accesses memory."""
+    own = operation.trial.sizes_to_check
+    tried = [sizes for sizes in own or usual_sizes(operation)[0] if _is_small(operation, sizes)]
+    return max(tried, key=lambda sizes: prod(min(sizes[name], 40) for name in operation.shapes.dims & sizes.keys()))
+
+
 def halved(operation: Operation, case: Case) -> Case | None:
     """A large case with its largest size halved, and other numbers; None if none fits."""
     known = operation.sizes(*case.arguments)

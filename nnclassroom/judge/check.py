@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from nncourse import device as devices
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import MANTISSA, CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
+
+if TYPE_CHECKING:
+    from cuda_on_cpu.trace import Trace
 
 OTHER_CASES = 3  # that show whether a factor is a size, or as large by chance
 # Limits of one launch on the emulator, which runs some millions of threads a second. A kernel that is slow in a large
@@ -85,8 +88,34 @@ def check(
         return Verdict(operation.name, kernel.name, "launch", {"said": said})
     run, rounding = runner(operation, kernel, device), rounded_as(operation, kernel)
     verdict = judge(rounding, kernel.name, run, device, seed, sandbox, fixed=fixed, too_many=too_many)
+    if verdict and device == "emulator" and isinstance(kernel, CudaKernel):
+        verdict = _looked_at(operation, kernel, run, verdict, {"sandbox": sandbox} if sandbox else {})
     rounded = {"mantissa": kernel.mantissa} if kernel.mantissa != MANTISSA else {}
     return replace(verdict, facts={**verdict.facts, **rounded, "here": is_plain(kernel)}) if verdict else verdict
+
+
+def _looked_at(
+    operation: Operation, kernel: CudaKernel, run: Runner, verdict: Verdict, options: Mapping[str, Any]
+) -> Verdict:
+    """The verdict on a right kernel after a look at its accesses: refused without the idea it is named for; what it
+    wastes is a fact.
+    """
+    from nnclassroom.judge import budget, waste  # they read what the emulator records
+
+    def of_package() -> "Trace | Fault | None":
+        own = operation.kernels.get(kernel.name)
+        if own is kernel:
+            return trace
+        return budget.launched(runner(operation, own, "emulator"), case, {}) if own else None
+
+    case = budget.case_of(operation, kernel.name)
+    trace = budget.launched(run, case, options)
+    if isinstance(trace, Fault):  # without a budget, more accesses than can be recorded are no fault
+        named = kernel.name in operation.trial.budgets
+        return Verdict(operation.name, kernel.name, trace.kind, trace.facts, case) if named else verdict
+    if over := budget.exceeded(operation, kernel.name, case, trace):
+        return Verdict(operation.name, kernel.name, over.kind, over.facts, case)
+    return replace(verdict, facts={**verdict.facts, "waste": waste.wasted(operation, trace, of_package, kernel.source)})
 
 
 def judge(
@@ -158,11 +187,6 @@ def judge(
             count += 1
     if left_out and count == 0:
         return say("launch", left_out.facts)
-    if device == "emulator":
-        from nnclassroom.judge import budget  # it reads what the emulator records
-
-        if over := budget.exceeded(operation, name, run, more):
-            return say(over[1].kind, over[1].facts, over[0])
     return say(RIGHT, {"count": count, "device": device, "not finite": not_finite})
 
 

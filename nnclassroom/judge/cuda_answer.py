@@ -32,7 +32,8 @@ def check_cuda(operation: Operation, kernel: CudaKernel, seed: int | None, sandb
         return verdict
     emulated = judge.check(operation, kernel, device="emulator", seed=seed, sandbox=sandbox)
     if verdict:
-        return replace(verdict, facts={**verdict.facts, "emulated too": True}) if emulated else emulated
+        more = {"emulated too": True, "waste": emulated.facts.get("waste", ())}
+        return replace(verdict, facts={**verdict.facts, **more}) if emulated else emulated
     if emulated or (emulated.kind == "wrong value" and not emulated.facts.get("unset")):
         return verdict
     return replace(emulated, facts={**emulated.facts, "context": verdict.facts.get("context", "")})

@@ -34,7 +34,8 @@ WORDS = {
     "budget": "the numbers are right, but {over}",
     "not asked": "the numbers are right, but {missing} was never called: ask k for it, so that your own kernels train",
 }
-RIGHT_WORDS = "right in {count} cases {where}{here}{also}{rounded}{not_finite}"
+RIGHT_WORDS = "right in {count} cases {where}{here}{also}{rounded}{not_finite}{waste}"
+BUT = "\n  right, but {said}"
 NOT_FINITE = "\n  with NaN and infinities, which do not count: {said}"
 OPEN_WORDS = " open"  # with a space, so that translations can tell it from the kind
 WHERE = {
@@ -119,6 +120,14 @@ BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
     "{limit:,}, and rounds in which half of the threads add",
     "additions": "it makes {got:,} atomic additions: expected at least {limit:,}, by atomicAdd",
 }
+WASTE_WORDS = {  # what a right kernel wastes
+    "sectors": "a warp's {access} of {of}{line} touches {got} sectors where {least} would do",
+    "turns": "a warp's {access} of {of}{line} takes {got} turns at the banks of shared memory where {least} would do",
+    "again": "a thread reads the same numbers of {of} {got} times{line}: a local variable keeps them",
+    "alone": "one thread reads {got} numbers of {of}{line}, one after the other, while others wait",
+    "double": "it computes with 64 bits{line}: a number such as 1.0 is a double, 1.0f is a float",
+}
+IN_LINE = " in line {line}"
 HINTS = {
     "np in cupy": "; in a cupy exercise NumPy is called xp, which is CuPy on a GPU",
     "numba apart": "; Numba belongs into a kernel named numba: write loops there, which it then compiles",
@@ -139,13 +148,19 @@ def words_of(kind: str, facts: Mapping[str, Any]) -> str:
         here = IN_THIS_PROCESS if facts.get("here") else ""
         rounded = ROUNDED.format_map(facts) if "mantissa" in facts else ""
         more = {"where": WHERE[facts["device"]], "here": here, "also": also, "rounded": rounded}
-        return RIGHT_WORDS.format(count=facts["count"], not_finite=not_finite, **more)
+        waste = "".join(BUT.format(said=_waste(each)) for each in facts.get("waste", ()))
+        return RIGHT_WORDS.format(count=facts["count"], not_finite=not_finite, waste=waste, **more)
     if kind == OPEN:
         return OPEN_WORDS.strip()
     member = PHRASES["member after" if facts.get("step") else "member"].format_map(facts) if "rank" in facts else ""
     template = WORDS.get(kind, "{said}")
     template = "{said}" if "said" in facts and "{said}" not in template else template
     return member + template.format_map(_Facts(facts))
+
+
+def _waste(facts: Mapping[str, Any]) -> str:
+    line = IN_LINE.format(line=facts["line"]) if facts["line"] else ""
+    return WASTE_WORDS[facts["waste"]].format(**{**facts, "line": line})
 
 
 class _Facts(dict[str, Any]):
