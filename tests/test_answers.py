@@ -61,7 +61,7 @@ def test_each_exercise_has_a_right_one_and_several_wrong_ones():
 @pytest.mark.parametrize("right", many(RIGHT, name_of, right_kind, operation_of, on_gpu=in_cuda))
 def test_a_right_answer(right):
     verdict = judged(right)
-    assert verdict, verdict.line
+    assert verdict and not verdict.facts.get("waste"), verdict.line
 
 
 @pytest.mark.parametrize("wrong", many(WRONG, name_of, wrong_kind, operation_of, lambda wrong: wrong["file"], in_cuda))

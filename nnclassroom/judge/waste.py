@@ -19,7 +19,7 @@ from nncourse.kernels.operation import Operation
 
 KINDS = {READ: "read", WRITE: "write"}
 MUCH = 2  # times what would do, and what the package's kernel does, are not called waste yet
-ALONE = 8  # times what a thread reads on average: then a thread works while others wait
+ALONE, FEW = 8, 16  # times what a thread reads on average, and so many numbers: then it works while others wait
 SHARED = "shared memory"  # the name of all of a block's variables together, since each text names its own
 
 
@@ -27,10 +27,11 @@ SHARED = "shared memory"  # the name of all of a block's variables together, sin
 class Use:
     """The accesses of one kind to one array, or to shared memory, by all threads of a launch.
 
-    again: how often a thread accesses the same element, on average. alone: the most accesses of a thread, over the
-    mean of all threads, and `most`, their number. `touched`, `least` and `line` describe the worst request of a warp:
-    the sectors of global memory that it touches or the turns that the banks of shared memory take, how many would do,
-    and where. `ratio` is that of all requests together; for shared memory, of the worst.
+    again: in how many places of the text a thread accesses the same element, on average. alone: the most accesses of a
+    thread, over the mean of all threads, and `most`, their number. `touched`, `least` and `line` describe the worst
+    request of a warp: the sectors of global memory that it touches or the turns that the banks of shared memory take,
+    how many would do, and where. `ratio` is that of all requests together; for shared memory, of the worst. A request
+    that one sector could hold is left out: few of a warp's threads make it, as in a branch, and may be far apart.
     """
 
     again: float
@@ -76,7 +77,7 @@ def _suspects(found: Mapping[tuple[str, int], Use]) -> Iterator[Suspect]:
             yield name, kind, "turns" if name == SHARED else "sectors", use.ratio, use
         if name != SHARED and kind == READ and use.again >= MUCH:
             yield name, kind, "again", use.again, use
-        if name != SHARED and kind == READ and use.alone >= ALONE:
+        if name != SHARED and kind == READ and use.alone >= ALONE and use.most >= FEW:
             yield name, kind, "alone", use.alone, use
 
 
@@ -109,15 +110,18 @@ def uses(operation: Operation, trace: Trace) -> dict[tuple[str, int], Use]:
 
 def _use(memory: Memory, rows: np.ndarray, requests: np.ndarray, threads: int) -> Use:
     thread = rows["block"].astype(np.int64) * 1024 + rows["thread"]
-    each = np.unique(np.stack([thread, rows["cell"]]), axis=1)[0]
-    by_thread = np.unique(thread, return_counts=True)[1]
+    read_by = np.unique(np.stack([thread, rows["cell"], rows["code"].astype(np.int64)]), axis=1)
+    again = read_by.shape[1] / np.unique(read_by[:2], axis=1).shape[1]
+    most = int(np.unique(thread, return_counts=True)[1].max())
     if memory.shared:
         request, turns = turns_of(memory, rows, requests)
         place = int(turns.argmax())
         touched, least, ratio = int(turns[place]), 1, float(turns[place])
     else:
-        request, sectors, fewest, place = sectors_of(memory, rows, requests)
-        touched, least, ratio = int(sectors[place]), int(fewest[place]), float(sectors.sum() / fewest.sum())
+        request, sectors, fewest, _ = sectors_of(memory, rows, requests)
+        many = fewest > 1
+        place = int(np.argmax(np.where(many, sectors / fewest, 0)))
+        touched, least = int(sectors[place]), int(fewest[place])
+        ratio = float(sectors[many].sum() / max(fewest[many].sum(), 1))
     line = int(rows["line"][request == place][0])
-    most = int(by_thread.max())
-    return Use(len(rows) / len(each), most * threads / len(rows), most, touched, least, ratio, line, memory.name)
+    return Use(again, most * threads / len(rows), most, touched, least, ratio, line, memory.name)

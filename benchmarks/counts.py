@@ -1,0 +1,115 @@
+"""The emulator's counts beside a GPU's counters, for every CUDA kernel: python -m benchmarks.counts [--out FOLDER].
+
+Needs a GPU and Nsight Compute (ncu). Each kernel of the course is launched once, on the small case on which the judge
+looks at its accesses: under ncu, which reads the hardware's counters, and on the emulator. Counted are what warps ask
+global memory for (requests) and the sectors of 32 bytes that this touches, for reads and writes of all arrays together,
+and the turns that the banks of shared memory lose to conflicts. Atomics and accesses outside arrays are left out.
+"""
+
+import argparse
+import csv
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machines, saved
+from cuda_on_cpu.requests import requests_of, sectors_of, turns_of
+from cuda_on_cpu.trace import READ, WRITE, Trace
+from nnclassroom.exercises.catalogue import exercise_topics
+from nnclassroom.figures.accesses import accesses
+from nnclassroom.judge.budget import case_of
+from nncourse import device as devices
+from nncourse.catalogue import defined_in, operations
+from nncourse.kernels.kernel import CudaKernel
+from nncourse.kernels.operation import Operation
+
+GLOBAL, BANKS = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
+WAYS = {"read": ("ld", READ), "write": ("st", WRITE)}
+METRICS = {
+    **{f"{what} {way}": GLOBAL.format(what, op) for way, (op, _) in WAYS.items() for what in ("requests", "sectors")},
+    **{f"conflicts {way}": BANKS.format(op) for way, (op, _) in WAYS.items()},
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--launch", action="store_true", help="only launch the kernels, as ncu is told to do")
+    parser.add_argument("--out", type=Path, default=saved.RESULTS, help="folder for the results (default results/)")
+    options = parser.parse_args(arguments)
+    if options.launch:
+        for operation, kernel in kernels():
+            kernel(*(on_gpu(value) for value in case_of(operation, kernel.name).arguments))
+        devices.synchronise("gpu")
+        return 0
+    if not devices.gpu_available():
+        parser.error(devices.why_no_gpu())
+    measured = iter(by_ncu())
+    rows = []
+    for operation, kernel in kernels():
+        entry, found = next(measured)
+        if entry != kernel.entry:
+            parser.error(f"expected a launch of {kernel.entry} in ncu's list, got {entry}")
+        case = case_of(operation, kernel.name)
+        sizes = {name: size for name, size in operation.sizes(*case.arguments).items() if isinstance(size, int)}
+        emulated = counted(accesses(kernel, *case.arguments).trace)
+        rows.append({"operation": operation.name, "kernel": kernel.name, "sizes": sizes, "gpu": found} | emulated)
+        print(f"{operation.name} ({kernel.name}): {found} | {emulated['emulator']}", flush=True)
+    saved.save(machines.about("gpu") | {"counts": rows}, options.out / "counts.json")
+    return 0
+
+
+def kernels() -> Iterator[tuple[Operation, CudaKernel]]:
+    """Every kernel of the course that is one launch of a `__global__` function in one of its .cu files."""
+    for operation in (operations() | defined_in(exercise_topics())).values():
+        for kernel in operation.kernels.values():
+            if isinstance(kernel, CudaKernel):
+                yield operation, kernel
+
+
+def on_gpu(value: Any) -> Any:
+    return devices.to_device(value, "gpu") if isinstance(value, np.ndarray) else value
+
+
+def by_ncu() -> list[tuple[str, dict[str, int]]]:
+    """The function and the counters of each launch of a course's kernel, in order. SystemExit if ncu fails."""
+    names = "|".join(dict.fromkeys(kernel.entry for _, kernel in kernels()))
+    command = ["ncu", "--csv", "--page", "raw", "--clock-control", "none", "--metrics", ",".join(METRICS.values())]
+    command += ["--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$"]
+    done = subprocess.run(
+        [*command, sys.executable, "-m", "benchmarks.counts", "--launch"], capture_output=True, text=True
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
+    if done.returncode or len(lines) < 3:
+        raise SystemExit(f"benchmarks.counts: ncu failed: {(done.stderr or done.stdout)[-2000:]}")
+    table = list(csv.DictReader(lines))[1:]  # the first row has the units
+    number = {
+        what: (lambda row, metric=metric: int(float(row[metric].replace(",", "")))) for what, metric in METRICS.items()
+    }
+    return [(row["Kernel Name"].partition("(")[0], {what: of(row) for what, of in number.items()}) for row in table]
+
+
+def counted(trace: Trace) -> dict[str, dict[str, int]]:
+    """The same counts of an emulated launch, under "emulator"."""
+    inside = trace.accesses[~trace.accesses["outside"]]
+    requests = requests_of(inside)
+    found = dict.fromkeys(METRICS, 0)
+    for number, memory in enumerate(trace.memories):
+        for way, (_, kind) in WAYS.items():
+            mine = (inside["memory"] == number) & (inside["kind"] == kind)
+            if not mine.any():
+                continue
+            if memory.shared:
+                found[f"conflicts {way}"] += int((turns_of(memory, inside[mine], requests[mine])[1] - 1).sum())
+            else:
+                sectors = sectors_of(memory, inside[mine], requests[mine])[1]
+                found[f"requests {way}"] += len(sectors)
+                found[f"sectors {way}"] += int(sectors.sum())
+    return {"emulator": found}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
