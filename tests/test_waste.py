@@ -1,4 +1,4 @@
-"""A right CUDA kernel that wastes is kept, and the verdict names the waste; what the course's kernel does too is none."""
+"""A right CUDA kernel that wastes is kept, and its verdict names the waste, unless the course's kernel does it too."""
 
 import re
 
