@@ -9,6 +9,9 @@ extern "C" __global__ void one_writes(float* a) {
     float x = a[0];  // other: one_writes
     if (threadIdx.x == 3) a[0] = x;  // one_writes
 }
+extern "C" __global__ void four_from_a_call(float* a) {
+    *(float4*)a = make_float4(1.0f, 1.0f, 1.0f, 1.0f);  // four_from_a_call
+}
 extern "C" __global__ void shared_for_private(float* a) {
     __shared__ float x;
     x = threadIdx.x;  // shared_for_private
