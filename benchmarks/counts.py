@@ -10,7 +10,7 @@ import argparse
 import csv
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,42 @@ def counted(trace: Trace) -> dict[str, dict[str, int]]:
                 found[f"requests {way}"] += len(sectors)
                 found[f"sectors {way}"] += int(sectors.sum())
     return {"emulator": found}
+
+
+# ---- the table
+
+
+def words_and_rows(result: Mapping[str, Any]) -> tuple[str, list[list[str]]]:
+    """How many kernels agree in every count, and a row for each of the others."""
+    rows = result["counts"]
+    others = [row for row in rows if row["gpu"] != row["emulator"]]
+    close = sum(all(_near(row, name) for name in METRICS if name.startswith("sectors")) for row in rows)
+    said = (
+        f"Of {len(rows)} CUDA kernels, each launched once on a small case, {len(rows) - len(others)} have the same six "
+        f"counts on the GPU and on the emulator, and {close} the same sectors within 1 %. The others, GPU / emulator:"
+    )
+    head = ["kernel", *METRICS, "why"]
+    return said, [head, *([f"{row['operation']} (`{row['kernel']}`)", *_cells(row), _why(row)] for row in others)]
+
+
+def _near(row: Mapping[str, Any], name: str) -> bool:
+    pair = row["gpu"][name], row["emulator"][name]
+    return max(pair) - min(pair) <= 0.01 * max(pair)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    pairs = [(row["gpu"][name], row["emulator"][name]) for name in METRICS]
+    return [f"{gpu:,}" if gpu == emulated else f"{gpu:,} / {emulated:,}" for gpu, emulated in pairs]
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    """The reason of docs/counts.md that fits the numbers, by its letter."""
+    gpu, emulated = row["gpu"], row["emulator"]
+    if gpu["requests read"] < emulated["requests read"]:
+        return "a"
+    if gpu["requests read"] > emulated["requests read"]:
+        return "c"
+    return "b" if any(gpu[name] != emulated[name] for name in METRICS if name.startswith("sectors")) else "–"
 
 
 if __name__ == "__main__":

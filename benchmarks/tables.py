@@ -1,4 +1,4 @@
-"""Make the tables of README.md and docs/speed.md from the results: python -m benchmarks.tables [--check]."""
+"""Make the tables of README.md and of docs/ from the results: python -m benchmarks.tables [--check]."""
 
 import json
 import re
@@ -7,12 +7,12 @@ import sys
 from math import ceil
 from pathlib import Path
 
-from benchmarks import device_tables, devices_cpu, digits, network_tables, tensor_core_tables
+from benchmarks import counts, device_tables, devices_cpu, digits, network_tables, tensor_core_tables
 from benchmarks.saved import RESULTS
 from nnexperiment.trainers.training import CHECKED
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md", ROOT / "docs" / "counts.md")
 BASE = "C"  # the handout's base, a plain C program
 REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the reference is the first that ran
 
@@ -31,7 +31,7 @@ def table(name: str, results: Path = RESULTS) -> str:
         return recorded_table(result)
     if "exchange" in result:
         return devices_cpu.table(result)
-    if make := device_tables.MAKERS.get(name):
+    if make := {"counts": counts.words_and_rows, **device_tables.MAKERS}.get(name):
         said, rows = make(result)
         return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", f"{_machine(result)}."])
     return gpu_tables(result) if "tables" in result else call_table(result)

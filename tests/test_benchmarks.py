@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import compare, floors, gpu, ladder, learning, saved, tables, trainers, workers
+from benchmarks import compare, counts, floors, gpu, ladder, learning, saved, tables, trainers, workers
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
 from cuda_on_cpu import nvrtc
 from cuda_on_cpu.text import CudaSource
@@ -33,10 +33,22 @@ A_CASE = Case("30-60-10-1, batch 10", (30, 60, 10, 1), 10, samples=1000)
 
 
 def test_the_pages_hold_the_tables_of_the_results():
-    readme, speed = (page.read_text("utf-8") for page in tables.PAGES)
-    assert "<!-- table recorded -->" in readme and "<!-- table cpu -->" in speed and "<!-- table gpu -->" in speed
-    for text in (readme, speed):
+    texts = {page.name: page.read_text("utf-8") for page in tables.PAGES}
+    places = {"README.md": ["recorded"], "speed.md": ["cpu", "gpu"], "counts.md": ["counts"]}
+    assert all(f"<!-- table {name} -->" in texts[page] for page, names in places.items() for name in names)
+    for text in texts.values():
         assert tables.with_tables(text) == text, "behind benchmarks/results: run python -m benchmarks.tables"
+
+
+def test_counts_that_differ_are_shown_with_the_reason_that_fits():
+    same = dict.fromkeys(counts.METRICS, 8)
+    unlike = [{"requests read": 4}, {"requests read": 9}, {"sectors write": 6}, {"conflicts read": 1}]
+    rows = [{"operation": "relu", "kernel": "naive", "gpu": same | each, "emulator": same} for each in [{}, *unlike]]
+    said, (head, *lines) = counts.words_and_rows({"counts": rows})
+    assert (
+        said.startswith("Of 5 CUDA kernels") and "1 have the same six counts" in said and "4 the same sectors" in said
+    )
+    assert [line[-1] for line in lines] == ["a", "c", "b", "–"] and lines[0][1] == "4 / 8" and lines[1][2] == "8"
 
 
 def part(what: str, value: float, unit: str) -> dict:
