@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in watched(rows, Path(folder), until):
             rows[row["operation"], row["kernel"], row["mistake"]] = row
     saved.save(machines.about("gpu") | {"mutants": list(rows.values())}, path)
-    print("\n".join(f"{words}: {count}" for words, count in summary(list(rows.values())).items()))
+    print(*words_and_rows({"mutants": list(rows.values())})[1], sep="\n")
     return 0
 
 
@@ -120,15 +120,29 @@ def launch(number: int, path: Path) -> int:
     return 0
 
 
-def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many mutants there are of each kind, and what each tool found in them."""
-    found: dict[str, int] = {}
-    for row in rows:
-        kind = "never set" if row["unset"] else row["emulator"]
-        by = [tool for tool in TOOLS if row.get(tool)] or ["no tool"]
-        words = f"emulator: {kind}; compute-sanitizer: {', '.join(by)}"
-        found[words] = found.get(words, 0) + 1
-    return dict(sorted(found.items()))
+# What the emulator says and the tool that is meant for it.
+FINDINGS = {
+    "bounds": ("an access out of bounds", "memcheck"),
+    "race": ("a race", "racecheck"),
+    "barrier": ("a barrier that some threads never reach", "synccheck"),
+    "never set": ("a number that nothing has set", "initcheck"),
+}
+OTHER = "wrong numbers alone, or a changed argument"
+
+
+def words_and_rows(result: Mapping[str, Any]) -> tuple[str, list[list[str]]]:
+    """A row for each kind of finding: how many mutants have it, and in how many of these the tool finds something."""
+    rows = result["mutants"]
+    kinds = ["never set" if row["unset"] else row["emulator"] for row in rows]
+    lines = []
+    for kind, (words, tool) in FINDINGS.items():
+        mine = [row for row, its in zip(rows, kinds, strict=True) if its == kind]
+        lines.append([words, f"{len(mine)}", f"{tool}: {sum(bool(row.get(tool)) for row in mine)}"])
+    others = [row for row, kind in zip(rows, kinds, strict=True) if kind not in FINDINGS]
+    found = sum(any(row.get(tool) for tool in TOOLS) for row in others)
+    lines.append([OTHER, f"{len(others)}", f"any of the four: {found}"])
+    said = f"{len(rows)} wrong kernels, each watched in one launch on the case in which the emulator refused it:"
+    return said, [["the emulator says", "kernels", "compute-sanitizer finds something"], *lines]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import compare, counts, floors, gpu, ladder, learning, saved, tables, trainers, workers
+from benchmarks import compare, counts, floors, gpu, ladder, learning, sanitizers, saved, tables, trainers, workers
 from benchmarks.contenders import CASES, CONTENDERS, CPU, Case, data
 from cuda_on_cpu import nvrtc
 from cuda_on_cpu.text import CudaSource
@@ -34,7 +34,7 @@ A_CASE = Case("30-60-10-1, batch 10", (30, 60, 10, 1), 10, samples=1000)
 
 def test_the_pages_hold_the_tables_of_the_results():
     texts = {page.name: page.read_text("utf-8") for page in tables.PAGES}
-    places = {"README.md": ["recorded"], "speed.md": ["cpu", "gpu"], "counts.md": ["counts"]}
+    places = {"README.md": ["recorded"], "speed.md": ["cpu", "gpu"], "confirmed.md": ["counts", "sanitizers"]}
     assert all(f"<!-- table {name} -->" in texts[page] for page, names in places.items() for name in names)
     for text in texts.values():
         assert tables.with_tables(text) == text, "behind benchmarks/results: run python -m benchmarks.tables"
@@ -49,6 +49,20 @@ def test_counts_that_differ_are_shown_with_the_reason_that_fits():
         said.startswith("Of 5 CUDA kernels") and "1 have the same six counts" in said and "4 the same sectors" in said
     )
     assert [line[-1] for line in lines] == ["a", "c", "b", "–"] and lines[0][1] == "4 / 8" and lines[1][2] == "8"
+
+
+def test_findings_are_counted_by_kind_beside_the_tool_that_is_meant_for_them():
+    kinds = [
+        ("bounds", False, "memcheck"),
+        ("race", False, ""),
+        ("wrong value", True, "initcheck"),
+        ("const", False, ""),
+    ]
+    rows = [{"emulator": kind, "unset": unset, **({tool: True} if tool else {})} for kind, unset, tool in kinds]
+    _, (_, *lines) = sanitizers.words_and_rows({"mutants": rows})
+    assert [line[1:] for line in lines] == [
+        ["1", "memcheck: 1"], ["1", "racecheck: 0"], ["0", "synccheck: 0"], ["1", "initcheck: 1"], ["1", "any of the four: 0"],
+    ]  # fmt: skip
 
 
 def part(what: str, value: float, unit: str) -> dict:
