@@ -52,17 +52,11 @@ def test_counts_that_differ_are_shown_with_the_reason_that_fits():
 
 
 def test_findings_are_counted_by_kind_beside_the_tool_that_is_meant_for_them():
-    kinds = [
-        ("bounds", False, "memcheck"),
-        ("race", False, ""),
-        ("wrong value", True, "initcheck"),
-        ("const", False, ""),
-    ]
-    rows = [{"emulator": kind, "unset": unset, **({tool: True} if tool else {})} for kind, unset, tool in kinds]
+    found = {"bounds": "memcheck", "race": "", "wrong value": "initcheck", "const": ""}
+    rows = [{"emulator": kind, "unset": kind == "wrong value", tool: True} for kind, tool in found.items()]
     _, (_, *lines) = sanitizers.words_and_rows({"mutants": rows})
-    assert [line[1:] for line in lines] == [
-        ["1", "memcheck: 1"], ["1", "racecheck: 0"], ["0", "synccheck: 0"], ["1", "initcheck: 1"], ["1", "any of the four: 0"],
-    ]  # fmt: skip
+    expected = "1 memcheck: 1; 1 racecheck: 0; 0 synccheck: 0; 1 initcheck: 1; 1 any of the four: 0"
+    assert "; ".join(" ".join(line[1:]) for line in lines) == expected
 
 
 def part(what: str, value: float, unit: str) -> dict:
