@@ -215,18 +215,20 @@ def _steps_and_others(operation: Operation) -> tuple[list[str], list[str]]:
 
 
 def _drawn_sizes(operation: Operation, rng: np.random.Generator, usual: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """RANDOM_SIZES sizes at random, if possible with derived sizes of at least 1."""
-    draw = operation.trial.draw_sizes or partial(_draw, operation)
-    for _ in range(RANDOM_SIZES):
+    """RANDOM_SIZES sizes at random, if possible with derived sizes of at least 1; the last ones are equal."""
+    for number in range(RANDOM_SIZES):
+        draw = operation.trial.draw_sizes or partial(_draw, operation, equal=number == RANDOM_SIZES - 1)
         drawn = (draw(rng) for _ in range(20))
         yield next((sizes for sizes in drawn if _fits(operation, sizes)), usual)
 
 
-def _draw(operation: Operation, rng: np.random.Generator) -> dict[str, int]:
-    """Sizes from 1 to LARGEST_RANDOM; small ones for windows and strides."""
+def _draw(operation: Operation, rng: np.random.Generator, equal: bool) -> dict[str, int]:
+    """Sizes from 1 to LARGEST_RANDOM, all equal or not; small ones for windows and strides."""
     steps, others = _steps_and_others(operation)
     of_any_shape = {name for argument in operation.arguments if argument.any_shape for name in argument.size_names}
     sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
+    if equal:
+        sizes = dict.fromkeys(others, int(rng.integers(2, LARGEST_RANDOM + 1)))
     sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
     return sizes | {name: int(rng.integers(1, 4)) for name in steps}
 
