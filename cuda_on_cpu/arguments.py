@@ -67,12 +67,10 @@ def refuse_unlaunchable(grid: tuple[int, ...], block: tuple[int, ...], shared_by
 def _refuse_by_attributes(source: CudaSource, function: str, grid: tuple[int, ...], block: tuple[int, ...]) -> None:
     """UserError if the kernel's attributes rule out this launch: a GPU then refuses it."""
     where = f"{source.file}: {function}"
-    if most := numbers_of(source, function, "__launch_bounds__")[:1]:
-        if math.prod(block) > most[0]:
-            raise UserError(
-                f"{where}: expected at most {most[0]} threads in a block, as __launch_bounds__ says, got {block}, which "
-                f"are {math.prod(block)}: a GPU refuses the launch"
-            )
+    most, threads = numbers_of(source, function, "__launch_bounds__")[:1], math.prod(block)
+    if most and threads > most[0]:
+        bound = f"expected at most {most[0]} threads in a block, as __launch_bounds__ says"
+        raise UserError(f"{where}: {bound}, got {block}, which are {threads}: a GPU refuses the launch")
     cluster = numbers_of(source, function, "__cluster_dims__")
     for axis, blocks, together in zip("xyz", in_three(grid), cluster, strict=False):
         if together > 0 and blocks % together:

@@ -2,20 +2,20 @@
 
 First stage: small sizes and edge values, so that a fault is shown on simple data.
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
-  elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, one of them with
-  equal sizes, each twice, to detect kernels that remember results by shape: the second time a million times as large, or
-  much smaller. Arrays of any shape come with one, two and three axes. Operations on
+  elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, the last of them
+  equal. Each of these comes twice, to detect kernels that remember results by shape: the second time with numbers that
+  are a million times as large, or much smaller. Arrays of any shape come with one, two and three axes. Operations on
   images have too many sizes for this: they list their own, and draw some.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's
   `edge_cases` names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size;
   "infinite", one +∞ or −∞ in one argument; "special", values at which activations often fail, all of them in each
   array, and infinities; "ties", few different numbers, zeros of both signs, numbers that differ in the last bit, and
   the lowest; "nan", one argument with some or mostly NaN, or mostly −∞; "one of zeros", each argument in turn.
-* Zeros, huge values, infinities and NaN come once more where a block of threads does not hold all elements: some of them are a
-  thread's second, or belong to a later block.
+* Zeros, huge values, infinities and NaN come once more where a block of threads does not hold all elements: some of
+  them are a thread's second, or belong to a later block.
 * Scalars are positive, negative, zero and above 1.
-* One case after some hundred calls on the same arguments, and after two with other numbers in the same arrays, to
-  detect kernels that count their calls or remember: the last number changes, then the sum stays as it is.
+* One case after some hundred calls with another last number in the same arrays, and after one with the same sum, to
+  detect kernels that count their calls or remember.
 Second stage, only if all of the first passed: each size in turn above 65,536, which 16 bits cannot count, or above the
 threads of a launch whose size is fixed.
 
@@ -96,7 +96,7 @@ LARGEST_RANDOM = 40
 LARGEST_BLOCK = 1024  # threads
 BEYOND_FIXED = 300  # elements beyond the threads of a launch of fixed size
 MOST_DRAWS = 50  # of a case, until rounding alone does not decide its result
-AGAIN = 100, 1000  # from how many to how many calls on the same arguments come before that of one case
+AGAIN = 100, 1000  # from how many to how many calls come before that of one case
 # Kinks, the range limits of exp in float32, and where approximations of activations are cut off too early.
 _SPECIAL = (0.0, 1e-30, 1e-6, 1e-3, 0.5, 1.0, 4.5, 7.5, 11.0, 16.7, 20.0, 50.0, 87.5, 88.8, 104.0, 1000.0)
 SPECIAL = np.outer(_SPECIAL, [1, -1]).ravel().astype(np.float32)

@@ -105,13 +105,12 @@ def run_here(
         options = {**options, "out": out_of(operation, references, lambda values: copied(values, OUTPUT_GUARD), fill)}
     plain = is_plain(kernel) and all(isinstance(value, np.ndarray | int | float) for value in case.arguments)
     again = case.again if plain else 0
-    arrays = {name: value for name, value in zip(operation.names, given, strict=True) if hasattr(value, "dtype")}
+    array_type = _type_of_arrays(given)
+    arrays = {name: value for name, value in zip(operation.names, given, strict=True) if isinstance(value, array_type)}
     try:
         with np.errstate(all="ignore"):  # intermediate overflow is allowed if the result is right
-            for other in called_before(lambda: kernel(*given), [*arrays.values()]) if again else ():
-                memory.earlier.add(_new(other if type(other) is tuple else (other,), given), {})
-            for _ in range(again):
-                kernel(*(_there(value, device) for value in case.arguments))
+            for other in called_before(lambda: kernel(*given), [*arrays.values()], again) if again else ():
+                memory.earlier.add(other, arrays, array_type, keep=False)
             result = kernel(*given, **options)
         devices.synchronise(device)
     except CudaCompileError:
@@ -132,16 +131,11 @@ def run_here(
     found = returned(operation, result, given, case.arguments, [] if kernel.cuda else memory.earlier.results)
     if not kernel.cuda:
         found.otherwise = stale_fault(memory.earlier.changed())
-        memory.earlier.add(_new(result if found.several is not None else (result,), given), arrays)
+        memory.earlier.add(result, arrays, array_type)
     found.outside = any((cells != bits).any() for cells, bits in guards)
     if isinstance(kernel, CudaKernel):
         found.covers, found.block = kernel.covers(*case.arguments), kernel.block
     return found
-
-
-def _new(results: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """Those results that are arrays, and no arguments."""
-    return [value for value in results if hasattr(value, "tobytes") and not any(value is each for each in given)]
 
 
 def stale_fault(name: str) -> Fault | None:
@@ -149,15 +143,16 @@ def stale_fault(name: str) -> Fault | None:
     return Fault("changes what was", {"name": name}) if name else None
 
 
-def _there(value: Any, device: str) -> Any:
-    return devices.to_device(value.copy(), device) if isinstance(value, np.ndarray) else value
+def _type_of_arrays(given: Sequence[Any]) -> type:
+    """NumPy's arrays, or CuPy's."""
+    return type(next((value for value in given if hasattr(value, "dtype")), np.empty(0)))
 
 
 def returned(
     operation: Operation, result: Any, given: tuple[Any, ...], before: tuple[Any, ...], earlier: Sequence[Any] = ()
 ) -> Returned:
     """What a call in this process gave back. `given` are its arguments, `before` the same as they were before it."""
-    array_type = type(next((value for value in given if hasattr(value, "dtype")), np.empty(0)))
+    array_type = _type_of_arrays(given)
     arrays = {name: value for name, value in zip(operation.names, given, strict=True) if isinstance(value, array_type)}
     values = result if len(operation.results) > 1 and type(result) is tuple else (result,)
     on_host = {name: devices.to_device(value, "cpu") for name, value in arrays.items()}

@@ -145,10 +145,8 @@ def _answer(
     try:
         with np.errstate(all="ignore"):  # overflow on the way is allowed if the result is right
             if call["again"] and not any(isinstance(value, Remote) for value in values):
-                for other in called_before(lambda: function(*values), [*arrays.values()]):
-                    earlier.add(_new(other if type(other) is tuple else (other,), arrays, xp), {})
-                for _ in range(call["again"]):
-                    function(*[before[name].copy() if name in before else value for name, value in named.items()])
+                for other in called_before(lambda: function(*values), [*arrays.values()], call["again"]):
+                    earlier.add(other, arrays, xp.ndarray, keep=False)
             result = function(*values)
         if xp is not np:
             xp.cuda.get_current_stream().synchronize()
@@ -167,7 +165,7 @@ def _answer(
         for at, value in enumerate(results)
     ]
     about["stale"] = earlier.changed()
-    earlier.add(_new(results, arrays, xp), arrays)
+    earlier.add(result, arrays, xp.ndarray)
     host = {name: _on_host(value) for name, value in arrays.items()}
     about["in_place"] = {
         name: about_array(host[name], blocks)
@@ -192,12 +190,6 @@ def _spread(named: Mapping[str, Any]) -> Message:
     for name, value in named.items():
         spread |= {f"{name}[{at}]": each for at, each in enumerate(value)} if type(value) is list else {name: value}
     return spread
-
-
-def _new(results: Sequence[Any], arguments: Message, xp: Any) -> list[Any]:
-    """Those results that are arrays, and no arguments."""
-    arrays = [value for value in results if isinstance(value, xp.ndarray)]
-    return [value for value in arrays if "same" not in described(value, arguments, (), xp.ndarray)]
 
 
 def _sent(

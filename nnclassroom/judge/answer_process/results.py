@@ -1,7 +1,7 @@
 """What a call of an answer returned or raised, described without judging it."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,10 +77,13 @@ class Earlier:
         self.results: list[Any] = []
         self._kept: list[tuple[str, Any, bytes]] = []  # words for an array, the array, and its elements
 
-    def add(self, results: Sequence[Any], arguments: Mapping[str, Any]) -> None:
-        """Results that are new arrays, and arguments as they are after the call."""
-        self.results = [*self.results, *results][-MOST_KEPT:]
-        named = [*(("a result", value) for value in results), *arguments.items()]
+    def add(self, returned: Any, arguments: Message, array_type: type = np.ndarray, keep: bool = True) -> None:
+        """The new arrays that a call returned, and, to keep them too, its arguments as they are after it."""
+        values = returned if type(returned) is tuple else (returned,)
+        found = [(value, described(value, arguments, (), array_type)) for value in values]
+        new = [value for value, about in found if about["what"] == "array" and not {"same", "shares"} & about.keys()]
+        self.results = [*self.results, *new][-MOST_KEPT:]
+        named = [*(("a result", value) for value in new), *(arguments.items() if keep else ())]
         self._kept = [*self._kept, *((name, value, _bytes_of(value)) for name, value in named)][-MOST_KEPT:]
 
     def changed(self) -> str:
@@ -92,20 +95,22 @@ def _bytes_of(array: Any) -> bytes:
     return bytes((array if isinstance(array, np.ndarray) else array.get()).tobytes())
 
 
-def called_before(call: Callable[[], Any], arrays: Sequence[Any]) -> Iterator[Any]:
+def called_before(call: Callable[[], Any], arrays: Sequence[Any], again: int) -> Iterator[Any]:
     """What a function returns for other numbers in the same arrays, which then get their own numbers back.
 
-    At first the last number is another one, then the first and the last are exchanged, so that the sum stays as it is.
-    The function may refuse such numbers.
+    At first the last number is another one, in `again` calls; then the first and the last are exchanged, so that the
+    sum stays as it is. The function may refuse such numbers.
     """
     was = [array.copy() for array in arrays]
-    for ends in ([0, 0], [-1, 0]):
+    for ends, calls in (([0, 0], again), ([-1, 0], 1)):
         for array in arrays:
             if array.size and array.flags.c_contiguous:
                 flat = array.reshape(-1)
                 flat[[0, -1]] = flat[ends]
         with contextlib.suppress(Exception):
-            yield call()
+            for _ in range(calls):
+                returned = call()
+            yield returned
         for array, numbers in zip(arrays, was, strict=True):
             with contextlib.suppress(ValueError):  # it was locked, or has another shape now: the next call shows it
                 array[...] = numbers
