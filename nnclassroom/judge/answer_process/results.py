@@ -12,7 +12,7 @@ from .talk import Remote
 LONGEST_TEXT = 300  # characters of an exception
 # What fills new arrays while a text is judged: integers, and floats with the NaN of these bits, which arithmetic keeps.
 SENTINEL, UNWRITTEN_BITS = -987654321, 0x7FC0F111
-ANOTHER = "another result"
+ANOTHER, A_RESULT = "another result", "a result"
 MOST_KEPT = 6  # arrays of earlier calls
 UNWRITTEN: np.float32 = np.uint32(UNWRITTEN_BITS).view(np.float32)
 
@@ -83,7 +83,7 @@ class Earlier:
         found = [(value, described(value, arguments, (), array_type)) for value in values]
         new = [value for value, about in found if about["what"] == "array" and not {"same", "shares"} & about.keys()]
         self.results = [*self.results, *new][-MOST_KEPT:]
-        named = [*(("a result", value) for value in new), *(arguments.items() if keep else ())]
+        named = [*((A_RESULT, value) for value in new), *(arguments.items() if keep else ())]
         self._kept = [*self._kept, *((name, value, _bytes_of(value)) for name, value in named)][-MOST_KEPT:]
 
     def changed(self) -> str:
