@@ -276,7 +276,7 @@ all_reduce = GroupOperation(
         advice=_of_whom,
         sizes_to_check=tuple(
             {"ranks": ranks, "n": n}
-            for ranks, n in ((4, 8), (2, 6), (3, 7), (1, 5), (7, 7), (8, 5), (2, 1), (5, 1203), (33, 35))
+            for ranks, n in ((4, 8), (2, 6), (3, 7), (1, 5), (8, 5), (7, 7), (2, 1), (5, 1203), (33, 35))
         ),
         draw_sizes=lambda rng: {"ranks": int(rng.integers(1, 8)), "n": int(rng.integers(1, 40))},
     ),
