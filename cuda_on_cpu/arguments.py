@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cuda_on_cpu.errors import UserError
-from cuda_on_cpu.source import DTYPES, Parameter, parameters
+from cuda_on_cpu.source import DTYPES, Parameter, numbers_of, parameters
 from cuda_on_cpu.text import CudaSource
 
 MOST_THREADS = 1024
@@ -36,6 +36,7 @@ def checked(
     """The arguments in the declared types. UserError if arguments or sizes do not fit the kernel or the hardware."""
     declared, where = parameters(source, function), f"{source.file}: {function}"
     refuse_unlaunchable(tuple(grid), tuple(block), shared_bytes, where)
+    _refuse_by_attributes(source, function, tuple(grid), tuple(block))
     if len(arguments) != len(declared):
         names = ", ".join(map(str, declared))
         raise UserError(f"{where}: expected {len(declared)} arguments ({names}), got {len(arguments)}")
@@ -60,6 +61,23 @@ def refuse_unlaunchable(grid: tuple[int, ...], block: tuple[int, ...], shared_by
         )
     if not 0 <= shared_bytes <= MOST_SHARED:
         raise UserError(f"{where}: expected 0 to {MOST_SHARED} bytes of dynamic shared memory, got {shared_bytes}")
+
+
+@functools.lru_cache(maxsize=4096)
+def _refuse_by_attributes(source: CudaSource, function: str, grid: tuple[int, ...], block: tuple[int, ...]) -> None:
+    """UserError if the kernel's attributes rule out this launch: a GPU then refuses it."""
+    where = f"{source.file}: {function}"
+    most, threads = numbers_of(source, function, "__launch_bounds__")[:1], math.prod(block)
+    if most and threads > most[0]:
+        bound = f"expected at most {most[0]} threads in a block, as __launch_bounds__ says"
+        raise UserError(f"{where}: {bound}, got {block}, which are {threads}: a GPU refuses the launch")
+    cluster = numbers_of(source, function, "__cluster_dims__")
+    for axis, blocks, together in zip("xyz", in_three(grid), cluster, strict=False):
+        if together > 0 and blocks % together:
+            raise UserError(
+                f"{where}: expected grid {axis} as a multiple of {together}, as __cluster_dims__ says, got {blocks} in "
+                f"{grid}: a GPU refuses the launch"
+            )
 
 
 def _array(value: Any, parameter: Parameter, where: str) -> Any:

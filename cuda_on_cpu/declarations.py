@@ -23,7 +23,7 @@ ATTRIBUTES += ("__cluster_dims__", "__block_size__", "__maxnreg__", "__local_max
 class Kernel:
     """A `__global__` function: where its name is, its parameters' tokens, and whether it has a body, and code in it.
 
-    `problem`: why it cannot be found under its name, or "".
+    `head`: the tokens before its parameters. `problem`: why it cannot be found under its name, or "".
     """
 
     name: str
@@ -32,6 +32,7 @@ class Kernel:
     has_body: bool
     is_empty: bool
     c_linkage: bool
+    head: Sequence[Token]
     problem: str = ""
 
 
@@ -140,7 +141,8 @@ def _kernel(words: Sequence[Token], body: Sequence[Token] | None, scopes: Sequen
     elif "static" in head:
         problem = "is static, which hides its name: leave static out"
     is_empty = all(word.text in "{};" for word in body or ())
-    return Kernel(name.text, name.line, words[start + 1 : end], body is not None, is_empty, linkage == "C", problem)
+    inside, has_body, c_linkage = words[start + 1 : end], body is not None, linkage == "C"
+    return Kernel(name.text, name.line, inside, has_body, is_empty, c_linkage, words[:start], problem)
 
 
 def _groups(words: Sequence[Token]) -> list[tuple[int, int]]:

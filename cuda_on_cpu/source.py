@@ -79,6 +79,24 @@ def parameters(source: CudaSource, function: str) -> tuple[Parameter, ...]:
     return tuple(_parameter(words, declared.types, f"{source.file}: {function}") for words in listed)
 
 
+@functools.lru_cache(maxsize=512)
+def numbers_of(source: CudaSource, function: str, attribute: str) -> tuple[int, ...]:
+    """The numbers of a kernel's attribute, such as `__launch_bounds__(256, 1)`; () without it, or for names."""
+    head = _read(source).declared.kernels[function].head
+    at = next((number for number, word in enumerate(head) if word.text == attribute), None)
+    if at is None:
+        return ()
+    depth, end = 0, at + 1
+    while end < len(head) and (depth := depth + {"(": 1, ")": -1}.get(head[end].text, 0)):
+        end += 1
+    listed = between_commas(head[at + 2 : end])
+    if any(word.kind == "name" for words in listed for word in words):
+        return ()
+    with contextlib.suppress(NotReadError):
+        return tuple(value(words) for words in listed)
+    return ()
+
+
 def line_of(source: CudaSource, function: str) -> int:
     """The line of the text in which a kernel's name is declared, counted from 1."""
     return _read(source).declared.kernels[function].line

@@ -145,6 +145,34 @@ def test_scalars_are_negative_and_zero_too():
     assert min(rates) < 0 and 0.0 in rates and max(rates) > 1
 
 
+def test_numbers_of_all_magnitudes_and_equal_sizes_are_tried():
+    largest = [abs(array).max() for array in arrays(dense_forward) if array.any() and np.isfinite(array).all()]
+    assert any(1e5 < each < 1e8 for each in largest)
+    assert any(1e-8 < each < 1e-4 for each in largest)
+    assert any(0 < each < 1e-18 for each in largest)
+    beyond = [array for array in arrays(relu) if array.size > cases.LARGEST_BLOCK and abs(array).max() > 1e6]
+    assert beyond, "huge ones beyond one block"
+    sizes = {
+        array.shape + other.shape
+        for array, other in zip(arrays(dense_forward), arrays(dense_forward, number=1), strict=True)
+    }
+    assert any(len(set(each)) == 1 and each[0] not in (1, 16) for each in sizes)
+
+
+def test_a_plain_function_must_not_remember_or_change_what_it_was_given():
+    kept: list[np.ndarray] = []
+
+    def spoils(z):
+        for array in kept:
+            array[...] = 0
+        kept[:] = [z]
+        return np.maximum(z, 0)
+
+    results: dict[float, np.ndarray] = {}
+    assert check(relu, spoils).kind == "changes what was"
+    assert not check(relu, lambda z: results.setdefault(z.sum(), np.maximum(z, 0)).copy())
+
+
 def test_the_same_shape_comes_with_other_values():
     drawn = arrays(dense_forward, None)
     shapes = [array.shape for array in drawn]

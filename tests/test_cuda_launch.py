@@ -245,3 +245,20 @@ def test_gpu_a_prepared_launch_is_made_again_and_again(gpu):
         a[...] = factor * cupy.asarray(A)
         again()
         assert np.array_equal(out.get(), 2 * factor * A)
+
+
+def attributed(attributes: str, grid: tuple[int, ...], block: tuple[int, ...], xp) -> np.ndarray:
+    text = f'extern "C" __global__ void {attributes} f(float* a, int n) {{ if (threadIdx.x == 0) a[blockIdx.x] = n; }}'
+    a = xp.zeros(8, xp.float32)
+    launch(CudaSource(f"#define MOST 128\n{text}", "f.cu"), "f", grid, block, [a, 3])
+    return a
+
+
+def test_a_launch_keeps_to_the_attributes_of_its_kernel(xp):
+    assert attributed("__launch_bounds__(MOST, 1)", (8,), (32, 4), xp).tolist() == [3] * 8
+    with pytest.raises(CourseError, match="expected at most 128 threads in a block, as __launch_bounds__ says, got"):
+        attributed("__launch_bounds__(2 * (MOST / 2))", (8,), (129,), xp)
+    with pytest.raises(CourseError, match="expected grid x as a multiple of 4, as __cluster_dims__ says, got 6"):
+        attributed("__cluster_dims__(4, 1, 1)", (6,), (32,), xp)
+    with pytest.raises(CourseError, match="expected grid y as a multiple of 2"):
+        attributed("__cluster_dims__(1, 2)", (8, 3), (32,), xp)

@@ -89,7 +89,7 @@ turn_round = Operation(
         advice=lambda place, x: (
             f"that is place {place[0] % PIECE} in a piece of {min(PIECE, len(x) - place[0] // PIECE * PIECE)}"
         ),
-        budgets={"shared": Budget({"n": 70}, (Limit("shared reads", "n"),))},
+        budgets={"shared": Budget({"n": 70}, (Limit("shared reads", "3 * n // 4"),))},
     ),
 )
 

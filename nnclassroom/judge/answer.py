@@ -32,7 +32,7 @@ from nnclassroom.judge.answer_process.talk import MOST_MESSAGE
 from nnclassroom.judge.check import judge
 from nnclassroom.judge.forbidden_python import forbidden, imports_the_course
 from nnclassroom.judge.python_text import lines, tree
-from nnclassroom.judge.run import BROKEN_OFF, Returned, raised
+from nnclassroom.judge.run import BROKEN_OFF, Returned, raised, stale_fault
 from nnclassroom.judge.verdict import RIGHT, Case, Fault, Verdict
 from nncourse import device as devices
 from nncourse.errors import CourseError, printable
@@ -89,7 +89,8 @@ def check_text(
     case = verdict.case
     if verdict.kind == "wrong value" and case is not None and process.calls > 1:
         with process_of(operation, name, text, seconds, sandbox) as process:
-            again = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", only=case)
+            alone = dataclasses.replace(case, again=0)
+            again = judge(operation, name, process.run, "gpu" if on_gpu else "cpu", only=alone)
         if again.kind == RIGHT:  # in a fresh process
             said = Verdict(operation.name, name, verdict.kind, verdict.facts)
             return dataclasses.replace(verdict, kind="remembers", facts={"said": said.line.partition(": ")[2]})
@@ -303,13 +304,14 @@ class TextProcess:
             in_place = {str(name): array_from(each, blocks) for name, each in answer["in_place"].items()}
             changed = [str(name) for name in answer["changed"]]
             several = answer["several"]
+            stale = str(answer["stale"])
             if len(about) != (1 if several is None else several):
                 raise ValueError("another number of results")
         except CourseError as error:
             return Fault("forbidden", {"said": str(error)})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
             raise EndedError(BROKEN_OFF) from None
-        return Returned(about, several, arrays, in_place, changed, given)
+        return Returned(about, several, arrays, in_place, changed, given, otherwise=stale_fault(stale))
 
     def _raised(self, said: dict[str, Any]) -> Fault:
         hints = []

@@ -2,18 +2,20 @@
 
 First stage: small sizes and edge values, so that a fault is shown on simple data.
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
-  elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, each twice, to
-  detect kernels that remember results by shape. Arrays of any shape come with one, two and three axes. Operations on
+  elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, the last of them
+  equal. Each of these comes twice, to detect kernels that remember results by shape: the second time with numbers that
+  are a million times as large, or much smaller. Arrays of any shape come with one, two and three axes. Operations on
   images have too many sizes for this: they list their own, and draw some.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's
   `edge_cases` names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size;
   "infinite", one +∞ or −∞ in one argument; "special", values at which activations often fail, all of them in each
   array, and infinities; "ties", few different numbers, zeros of both signs, numbers that differ in the last bit, and
   the lowest; "nan", one argument with some or mostly NaN, or mostly −∞; "one of zeros", each argument in turn.
-* Zeros, infinities and NaN come once more where a block of threads does not hold all elements: some of them are a
-  thread's second, or belong to a later block.
+* Zeros, huge values, infinities and NaN come once more where a block of threads does not hold all elements: some of
+  them are a thread's second, or belong to a later block.
 * Scalars are positive, negative, zero and above 1.
-* One case after some hundred calls on the same arguments, to detect kernels that count their calls.
+* One case after some hundred calls with another last number in the same arrays, and after one with the same sum, to
+  detect kernels that count their calls or remember.
 Second stage, only if all of the first passed: each size in turn above 65,536, which 16 bits cannot count, or above the
 threads of a launch whose size is fixed.
 
@@ -48,10 +50,20 @@ KINDS = {
     "one of zeros": ("one of zeros",) * 6,
 }
 # Those that come once more beyond one block: "some infinite" only where an infinity does not make every result NaN.
-BEYOND_ONE_BLOCK = {"large": ("zeros among others",), "infinite": ("infinite", "some infinite"), "nan": ("some NaN",)}
+BEYOND_ONE_BLOCK = {
+    "large": ("zeros among others", "huge"),
+    "infinite": ("infinite", "some infinite"),
+    "nan": ("some NaN",),
+}
+# Of the drawn sizes, at the second time. Products of two numbers times 1e-20 are below all float32 numbers.
+MAGNITUDES = {"huge": 1e6, "tiny": 1e-6, "vanishing": 1e-20}
 NOT_FINITE = {"infinite", "minus infinite", "some infinite", "alone", "minus alone", *KINDS["nan"]}
 VALUES = {  # the words for each kind
     "random": "random values",
+    "eighths": "random values",
+    "huge": "huge values",
+    "tiny": "tiny values",
+    "vanishing": "values around 1e-20",
     "positive": "positive values",
     "zeros": "zeros only",
     "zeros among others": "zeros among the values",
@@ -84,7 +96,7 @@ LARGEST_RANDOM = 40
 LARGEST_BLOCK = 1024  # threads
 BEYOND_FIXED = 300  # elements beyond the threads of a launch of fixed size
 MOST_DRAWS = 50  # of a case, until rounding alone does not decide its result
-AGAIN = 100, 1000  # from how many to how many calls on the same arguments come before that of one case
+AGAIN = 100, 1000  # from how many to how many calls come before that of one case
 # Kinks, the range limits of exp in float32, and where approximations of activations are cut off too early.
 _SPECIAL = (0.0, 1e-30, 1e-6, 1e-3, 0.5, 1.0, 4.5, 7.5, 11.0, 16.7, 20.0, 50.0, 87.5, 88.8, 104.0, 1000.0)
 SPECIAL = np.outer(_SPECIAL, [1, -1]).ravel().astype(np.float32)
@@ -105,8 +117,8 @@ def cases(operation: Operation, seed: int | None = None, fixed: int = 0) -> Iter
             yield replace(make(sizes, "random", number=number, turn=next(turn)), plain=True)
     if operation.trial.draw_sizes or not given:
         for number, sizes in enumerate(_drawn_sizes(operation, rng, usual)):
-            for again in range(2):
-                yield make(sizes, "random", number=number + again, axes=number + 1, turn=next(turn))
+            for again, kind in enumerate(("random", [*MAGNITUDES, "random"][number])):
+                yield make(sizes, kind, number=number + again, axes=number + 1, turn=next(turn))
     for kind in dict.fromkeys(operation.trial.edge_cases):
         for position, values in enumerate(KINDS[kind]):
             sizes = _sizes_for(operation, usual, values, given)
@@ -114,7 +126,7 @@ def cases(operation: Operation, seed: int | None = None, fixed: int = 0) -> Iter
         if wide := _beyond_one_block(operation, tried, fixed):
             for position, values in enumerate(BEYOND_ONE_BLOCK.get(kind, ())):
                 yield make(wide, values, axes=position, position=int(rng.integers(12)), turn=next(turn))
-    yield replace(make(usual, "random"), again=int(rng.integers(*AGAIN)))
+    yield replace(make(usual, "eighths"), again=int(rng.integers(*AGAIN)))
     most = max(ABOVE_16_BITS, fixed)
     for sizes in operation.trial.large_sizes if given else large_sizes(operation, rng, most):
         if given and fixed > max(sizes.values()):
@@ -203,18 +215,20 @@ def _steps_and_others(operation: Operation) -> tuple[list[str], list[str]]:
 
 
 def _drawn_sizes(operation: Operation, rng: np.random.Generator, usual: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """RANDOM_SIZES sizes at random, if possible with derived sizes of at least 1."""
-    draw = operation.trial.draw_sizes or partial(_draw, operation)
-    for _ in range(RANDOM_SIZES):
+    """RANDOM_SIZES sizes at random, if possible with derived sizes of at least 1; the last ones are equal."""
+    for number in range(RANDOM_SIZES):
+        draw = operation.trial.draw_sizes or partial(_draw, operation, equal=number == RANDOM_SIZES - 1)
         drawn = (draw(rng) for _ in range(20))
         yield next((sizes for sizes in drawn if _fits(operation, sizes)), usual)
 
 
-def _draw(operation: Operation, rng: np.random.Generator) -> dict[str, int]:
-    """Sizes from 1 to LARGEST_RANDOM; small ones for windows and strides."""
+def _draw(operation: Operation, rng: np.random.Generator, equal: bool) -> dict[str, int]:
+    """Sizes from 1 to LARGEST_RANDOM, all equal or not; small ones for windows and strides."""
     steps, others = _steps_and_others(operation)
     of_any_shape = {name for argument in operation.arguments if argument.any_shape for name in argument.size_names}
     sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
+    if equal:
+        sizes = dict.fromkeys(others, int(rng.integers(2, LARGEST_RANDOM + 1)))
     sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
     return sizes | {name: int(rng.integers(1, 4)) for name in steps}
 
@@ -323,7 +337,7 @@ def make_case(
         arguments = tuple(value_of(argument, kind) for argument in operation.arguments)
         if is_decided(operation, arguments):
             break
-    if kind not in {"random", "zeros", *KINDS["nan"]}:
+    if kind not in {"random", "eighths", "zeros", *MAGNITUDES, *KINDS["nan"]}:
         with np.errstate(all="ignore"):
             if any(np.isnan(reference).any() for reference in references_of(operation, arguments).values()):
                 kind, arguments = "random", tuple(value_of(argument, "random") for argument in operation.arguments)
@@ -349,13 +363,17 @@ def _scalar(rng: np.random.Generator, number: int, kind: str) -> float:
     """A number: mostly from 0 to 1, but also negative, zero, and above 1."""
     usual = float(rng.uniform(0.01, 1))
     choices = usual, -usual, usual, 10 * usual, 0.0
-    return choices[number % len(choices)] if kind == "random" else usual
+    return choices[number % len(choices)] if kind in ("random", "eighths", *MAGNITUDES) else usual
 
 
 def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Generator) -> np.ndarray:
     """Float32 values of one kind. Only the chosen argument gets an infinity, so that the reference is seldom NaN."""
     values: np.ndarray = rng.standard_normal(shape).astype(np.float32)
     match kind:
+        case "huge" | "tiny" | "vanishing":
+            values *= MAGNITUDES[kind]
+        case "eighths":  # their sum is exact in any order
+            values = np.round(8 * values) / 8
         case "zeros":
             values[...] = 0
         case "zeros among others":

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nnclassroom.judge.answer_process.results import ANOTHER
 from nnclassroom.judge.run import BROKEN_OFF, Returned
 from nnclassroom.judge.tolerance import TINY, allowed_error
 from nnclassroom.judge.verdict import Fault
@@ -97,7 +98,8 @@ def wrong_result(call: Call) -> Wrong | Fault | None:
     for named, about, array in zip(results, returned.results, returned.arrays, strict=True):
         in_place = named.name in returned.in_place  # then its elements were compared as the argument's
         fault = form_fault(named, about, call.references[named.name].shape, in_place)
-        if fault and not (fault.kind == "shares memory" and about.get("same") and array is not None):
+        alike = about.get("same") or about.get("shares") == ANOTHER
+        if fault and not (fault.kind == "shares memory" and alike and array is not None):
             return fault
         if in_place:
             continue

@@ -165,6 +165,7 @@ def together(
         if len(rows) < len(members):
             return BROKEN_OFF
         arrays[named.name] = np.stack(rows)
+    stale = (member.otherwise for member in members if member.otherwise)
     meetings = [event.kind for event in world.events if event.rank == 0 and event.kind in MEETINGS]
     exchanged = Exchanged(world.size, case.arguments, world.messages, meetings, round(max(world.clocks)), arrays)
     about = [
@@ -179,7 +180,7 @@ def together(
         {result: arrays[result] for result in own},
         sorted({each for member in members for each in member.changed}),
         (*case.arguments, exchanged),
-        otherwise=_traffic_fault(operation, name, exchanged) or _bits_fault(operation, arrays),
+        otherwise=_traffic_fault(operation, name, exchanged) or _bits_fault(operation, arrays) or next(stale, None),
     )
 
 

@@ -10,6 +10,7 @@ KIND_WORDS = {
     "shape": "shape",
     "dtype": "dtype",
     "changes an argument": "changes an argument",
+    "changes what was": "changes what was",
     "shares memory": "shares memory",
     "remembers": "remembers",
     "raised": "raised",

@@ -14,7 +14,15 @@ import numpy as np
 
 from cuda_on_cpu.errors import CudaCompileError
 from cuda_on_cpu.faults import EmulationError
-from nnclassroom.judge.answer_process.results import SENTINEL, UNWRITTEN, described, is_locked, said_of
+from nnclassroom.judge.answer_process.results import (
+    SENTINEL,
+    UNWRITTEN,
+    Earlier,
+    called_before,
+    described,
+    is_locked,
+    said_of,
+)
 from nnclassroom.judge.tolerance import references_of
 from nnclassroom.judge.verdict import OPEN, Case, Fault
 from nncourse import device as devices
@@ -59,9 +67,9 @@ class Returned:
 
 @dataclass
 class Memory:
-    """What run_here() remembers between the calls of one check: later results must not share memory with `earlier`."""
+    """What run_here() remembers between the calls of one check."""
 
-    earlier: list[Any] = field(default_factory=list)
+    earlier: Earlier = field(default_factory=Earlier)
     calls: int = 0
 
 
@@ -97,10 +105,12 @@ def run_here(
         options = {**options, "out": out_of(operation, references, lambda values: copied(values, OUTPUT_GUARD), fill)}
     plain = is_plain(kernel) and all(isinstance(value, np.ndarray | int | float) for value in case.arguments)
     again = case.again if plain else 0
+    array_type = _type_of_arrays(given)
+    arrays = {name: value for name, value in zip(operation.names, given, strict=True) if isinstance(value, array_type)}
     try:
         with np.errstate(all="ignore"):  # intermediate overflow is allowed if the result is right
-            for _ in range(again):
-                kernel(*(_there(value, device) for value in case.arguments))
+            for other in called_before(lambda: kernel(*given), [*arrays.values()], again) if again else ():
+                memory.earlier.add(other, arrays, array_type, keep=False)
             result = kernel(*given, **options)
         devices.synchronise(device)
     except CudaCompileError:
@@ -118,30 +128,37 @@ def run_here(
             words = f"raised {said['type']}: {said['text']}"
             return Fault(kind, {**said, "said": words, "status": words, "context": "lost"})
         return raised(said, ())
-    found = returned(operation, result, given, case.arguments, memory.earlier if not kernel.cuda else [])
-    values = result if found.several is not None else (result,)
-    memory.earlier = [*memory.earlier, *(value for value in values if not any(value is each for each in given))][-6:]
+    found = returned(operation, result, given, case.arguments, [] if kernel.cuda else memory.earlier.results)
+    if not kernel.cuda:
+        found.otherwise = stale_fault(memory.earlier.changed())
+        memory.earlier.add(result, arrays, array_type)
     found.outside = any((cells != bits).any() for cells, bits in guards)
     if isinstance(kernel, CudaKernel):
         found.covers, found.block = kernel.covers(*case.arguments), kernel.block
     return found
 
 
-def _there(value: Any, device: str) -> Any:
-    return devices.to_device(value.copy(), device) if isinstance(value, np.ndarray) else value
+def stale_fault(name: str) -> Fault | None:
+    """The fault of a call that has changed an array of an earlier call, which has this name; None for no name."""
+    return Fault("changes what was", {"name": name}) if name else None
+
+
+def _type_of_arrays(given: Sequence[Any]) -> type:
+    """NumPy's arrays, or CuPy's."""
+    return type(next((value for value in given if hasattr(value, "dtype")), np.empty(0)))
 
 
 def returned(
     operation: Operation, result: Any, given: tuple[Any, ...], before: tuple[Any, ...], earlier: Sequence[Any] = ()
 ) -> Returned:
     """What a call in this process gave back. `given` are its arguments, `before` the same as they were before it."""
-    array_type = type(next((value for value in given if hasattr(value, "dtype")), np.empty(0)))
+    array_type = _type_of_arrays(given)
     arrays = {name: value for name, value in zip(operation.names, given, strict=True) if isinstance(value, array_type)}
     values = result if len(operation.results) > 1 and type(result) is tuple else (result,)
     on_host = {name: devices.to_device(value, "cpu") for name, value in arrays.items()}
     unchanged = dict(zip(operation.names, before, strict=True))
     return Returned(
-        [described(value, arrays, earlier, array_type) for value in values],
+        [described(value, arrays, earlier, array_type, values[:at]) for at, value in enumerate(values)],
         None if values is not result else len(values),
         [devices.to_device(value, "cpu") if isinstance(value, array_type) else None for value in values],
         {named.name: on_host[named.name] for named in operation.shapes.in_place if named.name in on_host},

@@ -11,6 +11,8 @@ from nncourse.kernels.kernel import MANTISSA, Kernel
 from nncourse.kernels.operation import Operation
 
 EPS = float(np.finfo(np.float32).eps)
+TINY_BELOW = 1e-4
+OF_LONG_SUMS = 3  # one after the other, rising numbers reach 1.7 times the square root of their count
 TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
 
 
@@ -42,8 +44,9 @@ def allowed_error(
 
     In a `large` case, sums have so many terms that the roundings of a plain float32 sum matter: the error grows with
     the square root of their number. Where all terms are equal, all roundings may have the same sign, and the error
-    grows with the number itself. Where an element has no terms but zeros, a sum in float64 of a transform, such as
-    Fourier's, may leave some eps² of the largest one.
+    grows with the number itself; so too where all numbers are tiny, since a bias is then far larger than products.
+    Where an element has no terms but zeros, a sum in float64 of a transform, such as Fourier's, may leave some eps² of
+    the largest one.
     """
     if named.kind == "int":
         return 0
@@ -53,15 +56,15 @@ def allowed_error(
     arrays = [value for value in arguments if isinstance(value, np.ndarray)]
     tolerance = operation.trial.tolerance
     if large:
-        tolerance += max((array.size for array in arrays), default=1) ** 0.5
-    elif operation.shapes.reduces(named) and not operation.trial.iterates and all(map(_of_equal_numbers, arrays)):
+        tolerance += OF_LONG_SUMS * max((array.size for array in arrays), default=1) ** 0.5
+    elif operation.shapes.reduces(named) and not operation.trial.iterates and all(map(_equal_or_tiny, arrays)):
         tolerance = max(tolerance, _roundings(operation, named, arguments) / 2)  # each of eps / 2
     allowed = tolerance * EPS * magnitude + max(EPS**2 * float(largest), TINY)
     return np.where(np.isfinite(allowed), allowed, 0)
 
 
-def _of_equal_numbers(array: np.ndarray) -> bool:
-    return bool((array == array.flat[0]).all())
+def _equal_or_tiny(array: np.ndarray) -> bool:
+    return bool((array == array.flat[0]).all() or (abs(array) < TINY_BELOW).all())
 
 
 def _roundings(operation: Operation, named: Argument, arguments: tuple[Any, ...]) -> float:

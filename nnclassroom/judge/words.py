@@ -18,6 +18,7 @@ WORDS = {
     "shape": "{name} has shape {got}, expected {wanted}{transposed}",
     "dtype": "{name} is {got}, expected {wanted}{convert}{besides}",
     "changes an argument": "changes its argument {name}",
+    "changes what was": "changes {name} of an earlier call: keep no array from one call to the next",
     "shares memory": "{name} lies in the memory of {shares}: expected a new array{copy}",
     "remembers": "right when it is called first, but wrong after other calls: it remembers something: {said}",
     "raised": "raised {type}{says}{in_line}{hint}",

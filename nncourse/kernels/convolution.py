@@ -90,7 +90,7 @@ convolution_forward = Operation(
             _sizes(2, 2, 5, 5, 3, 5, 1, 0, 0),  # a filter as large as the image
             _sizes(1, 1, 3, 2, 2, 5, 2, 2, 3),  # a larger one
             _sizes(1, 2, 2, 3, 1, 2, 1, 3, 2),  # windows that lie entirely in the padding
-            _sizes(2, 3, 8, 3, 5, 3, 3, 2, 0),
+            _sizes(3, 3, 8, 3, 3, 3, 3, 2, 0),  # as many images as channels as filters
             _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
             _sizes(1, 1, 40, 37, 5, 2, 1, 0, 1),  # more than a tile of 16 × 16 or 32 × 8, also with strides
             _sizes(1, 2, 38, 70, 3, 3, 2, 1, 1),
@@ -111,7 +111,7 @@ convolution_forward = Operation(
             _sizes(1, 1, 1, 1, 66_300, 1, 1, 0, 0),
             _sizes(1, 1, 260, 259, 1, 2, 1, 0, 1),
             _sizes(1, 300, 15, 15, 1, 1, 1, 0, 0),
-            _sizes(1, 33, 8, 8, 9, 8, 1, 0, 0),  # more weights than the 64 KB of constant memory hold
+            _sizes(1, 2, 34, 33, 9, 33, 1, 0, 0),  # a wide filter; more weights than 64 KB of constant memory hold
         ],
         sizes_to_time=_sizes_to_time,
         budgets={

@@ -17,7 +17,7 @@ import signal
 import sys
 import types
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Any
@@ -27,7 +27,7 @@ import numpy as np
 from . import confinement
 from .guard import guard
 from .messages import Message, about_array, packed, unpacked
-from .results import SENTINEL, UNWRITTEN, described, is_locked, line_of, said_of
+from .results import SENTINEL, UNWRITTEN, Earlier, called_before, described, is_locked, line_of, said_of
 from .talk import Remote, Talk
 
 Function = Callable[..., Any]
@@ -82,7 +82,7 @@ def run(talk: Talk) -> None:
     start, _ = talk.receive()
     warnings.simplefilter("ignore")  # PYTHONWARNINGS=error must not turn a docstring with \sigma into an error
     talk.file = start["file"]
-    earlier: list[Any] = []
+    earlier = Earlier()
     xp, seconds = _imported(start)
     _limit(start)
     if start["confined"]:
@@ -134,7 +134,7 @@ def _hide(start: Message) -> None:
 
 
 def _answer(
-    function: Function, values: list[Any], call: Message, earlier: list[Any], xp: Any, refused: Refused, file: str
+    function: Function, values: list[Any], call: Message, earlier: Earlier, xp: Any, refused: Refused, file: str
 ) -> tuple[Message, list[bytes]]:
     """Call the function, whose text is this file; the message that says what came back."""
     listed = dict(zip(call["names"], values, strict=True))
@@ -144,9 +144,9 @@ def _answer(
     raised = None
     try:
         with np.errstate(all="ignore"):  # overflow on the way is allowed if the result is right
-            if not any(isinstance(value, Remote) for value in values):
-                for _ in range(call["again"]):
-                    function(*[before[name].copy() if name in before else value for name, value in named.items()])
+            if call["again"] and not any(isinstance(value, Remote) for value in values):
+                for other in called_before(lambda: function(*values), [*arrays.values()], call["again"]):
+                    earlier.add(other, arrays, xp.ndarray, keep=False)
             result = function(*values)
         if xp is not np:
             xp.cuda.get_current_stream().synchronize()
@@ -160,9 +160,12 @@ def _answer(
     about["several"] = len(result) if several else None
     blocks: list[bytes] = []
     results = result if several else (result,)
-    about["results"] = [_sent(value, arrays, earlier, call["most_bytes"], blocks, xp) for value in results]
-    earlier += [value for value in results if isinstance(value, xp.ndarray)]
-    del earlier[:-6]
+    about["results"] = [
+        _sent(value, arrays, earlier.results, results[:at], call["most_bytes"], blocks, xp)
+        for at, value in enumerate(results)
+    ]
+    about["stale"] = earlier.changed()
+    earlier.add(result, arrays, xp.ndarray)
     host = {name: _on_host(value) for name, value in arrays.items()}
     about["in_place"] = {
         name: about_array(host[name], blocks)
@@ -189,9 +192,20 @@ def _spread(named: Mapping[str, Any]) -> Message:
     return spread
 
 
-def _sent(value: Any, arguments: Message, earlier: list[Any], most: int, blocks: list[bytes], xp: Any) -> Message:
-    """The description of a result, with its elements if they are not too many. `earlier` are those of other calls."""
-    about = described(value, arguments, earlier, xp.ndarray)
+def _sent(
+    value: Any,
+    arguments: Message,
+    earlier: Sequence[Any],
+    others: Sequence[Any],
+    most: int,
+    blocks: list[bytes],
+    xp: Any,
+) -> Message:
+    """The description of a result, with its elements if they are not too many.
+
+    `earlier` are those of earlier calls, `others` of this one.
+    """
+    about = described(value, arguments, earlier, xp.ndarray, others)
     if about["what"] == "array" and value.nbytes <= most and value.dtype.kind in "fiub":
         about |= about_array(_on_host(value), blocks)
     return about

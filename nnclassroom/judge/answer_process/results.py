@@ -1,6 +1,7 @@
 """What a call of an answer returned or raised, described without judging it."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,24 +12,34 @@ from .talk import Remote
 LONGEST_TEXT = 300  # characters of an exception
 # What fills new arrays while a text is judged: integers, and floats with the NaN of these bits, which arithmetic keeps.
 SENTINEL, UNWRITTEN_BITS = -987654321, 0x7FC0F111
+ANOTHER, A_RESULT = "another result", "a result"
+MOST_KEPT = 6  # arrays of earlier calls
 UNWRITTEN: np.float32 = np.uint32(UNWRITTEN_BITS).view(np.float32)
 
 
-def described(value: Any, arguments: Message, earlier: Sequence[Any], array_type: type = np.ndarray) -> Message:
+def described(
+    value: Any,
+    arguments: Message,
+    earlier: Sequence[Any],
+    array_type: type = np.ndarray,
+    others: Sequence[Any] = (),
+) -> Message:
     """A description of a result, without judging it: an array, a number, nothing, or the type's name of another value.
 
-    `same`: the name of the argument that it is. `shares`: the name of the argument with which it shares memory, or "an
-    earlier result".
+    `same`: the name of the argument that it is, or whose memory it shows just as it is. `shares`: the name of the
+    argument with which it shares memory, or "an earlier result", or "another result", which is one of `others`.
     """
     kind = type(value)
     if kind is array_type:
         about = {"what": "array", "dtype": value.dtype.str, "shape": list(value.shape)}
         about["writable"] = not is_locked(value)
         for name, argument in arguments.items():
-            if value is argument:
+            if value is argument or _place(value) == _place(argument):
                 return about | {"same": name}
             if _overlap(value, argument):
                 return about | {"shares": name}
+        if any(_overlap(value, other) for other in others):
+            return about | {"shares": ANOTHER}
         return about | ({"shares": "an earlier result"} if any(_overlap(value, old) for old in earlier) else {})
     if value is None:
         return {"what": "nothing"}
@@ -44,6 +55,12 @@ def is_locked(array: Any) -> bool:
     return not getattr(array.flags, "writeable", True)
 
 
+def _place(array: Any) -> tuple[Any, ...]:
+    """Where the elements of an array are in memory, and how they are read."""
+    start = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return start, array.shape, array.strides, array.dtype
+
+
 def _overlap(a: Any, b: Any) -> bool:
     """Whether the memory ranges of two arrays overlap."""
     if type(a) is not type(b):
@@ -51,6 +68,52 @@ def _overlap(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return np.may_share_memory(a, b)
     return bool(a.data.ptr < b.data.ptr + b.nbytes and b.data.ptr < a.data.ptr + a.nbytes)
+
+
+class Earlier:
+    """Arrays of earlier calls: later results must not share memory with these results, and no call may change them."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+        self._kept: list[tuple[str, Any, bytes]] = []  # words for an array, the array, and its elements
+
+    def add(self, returned: Any, arguments: Message, array_type: type = np.ndarray, keep: bool = True) -> None:
+        """The new arrays that a call returned, and, to keep them too, its arguments as they are after it."""
+        values = returned if type(returned) is tuple else (returned,)
+        found = [(value, described(value, arguments, (), array_type)) for value in values]
+        new = [value for value, about in found if about["what"] == "array" and not {"same", "shares"} & about.keys()]
+        self.results = [*self.results, *new][-MOST_KEPT:]
+        named = [*((A_RESULT, value) for value in new), *(arguments.items() if keep else ())]
+        self._kept = [*self._kept, *((name, value, _bytes_of(value)) for name, value in named)][-MOST_KEPT:]
+
+    def changed(self) -> str:
+        """The first array that has changed since its call, in words; "" if none has."""
+        return next((name for name, array, elements in self._kept if _bytes_of(array) != elements), "")
+
+
+def _bytes_of(array: Any) -> bytes:
+    return bytes((array if isinstance(array, np.ndarray) else array.get()).tobytes())
+
+
+def called_before(call: Callable[[], Any], arrays: Sequence[Any], again: int) -> Iterator[Any]:
+    """What a function returns for other numbers in the same arrays, which then get their own numbers back.
+
+    At first the last number is another one, in `again` calls; then the first and the last are exchanged, so that the
+    sum stays as it is. The function may refuse such numbers.
+    """
+    was = [array.copy() for array in arrays]
+    for ends, calls in (([0, 0], again), ([-1, 0], 1)):
+        for array in arrays:
+            if array.size and array.flags.c_contiguous:
+                flat = array.reshape(-1)
+                flat[[0, -1]] = flat[ends]
+        with contextlib.suppress(Exception):
+            for _ in range(calls):
+                returned = call()
+            yield returned
+        for array, numbers in zip(arrays, was, strict=True):
+            with contextlib.suppress(ValueError):  # it was locked, or has another shape now: the next call shows it
+                array[...] = numbers
 
 
 def said_of(error: BaseException) -> Message:
