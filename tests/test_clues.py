@@ -40,20 +40,13 @@ NEAR_MISSES = [  # answers of tests/answers, and words that another mistake gets
     ("convolution_forward", "loops", "the bias added for each channel", "k² times"),
     ("convolution_forward", "naive", "rows counted by the height", "is % h_out missing?"),
     ("all_reduce", "root", "the root keeps the sum to itself", "gives the name to a new array"),
-    (
-        "speedup_and_efficiency",
-        "numpy",
-        "the median of the ratios of the runs",
-        "this comes from the means of the runs",
-    ),
+    ("speedup_and_efficiency", "numpy", "the median of the ratios of the runs", "this comes from the means"),
     ("speedup_and_efficiency", "numpy", "speedup over the row before", "this is T_K / T_1"),
     ("scaling_laws", "numpy", "efficiencies instead of speedups", "p and 1 − p are swapped here"),
     ("occupancy", "numpy", "no limit for the number of blocks", "sm.reserved_bytes, are left out"),
 ]
 SIZES = {  # square where a mistake shows only there, and all sizes that are not derived
-    "neuron": {"n": 4},
     "softmax": {"batch": 3, "n": 4},
-    "mse": {"batch": 3, "n": 4},
     "bias_gradient": {"batch": 4, "n_out": 4},
     "maxpool_forward": {"batch": 2, "c": 3, "h_in": 7, "w_in": 9, "size": 3, "stride": 2, "padding": 1},
     "speedup_and_efficiency": {"n": 4, "runs": 3},
