@@ -29,7 +29,8 @@ def rebinding(operation: Operation, text: str) -> Mapping[str, str]:
     if function is None:
         return {}
     parameters = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-    own = parameters[-len(operation.arguments) :]  # without a group
+    needed = parameters[: len(parameters) - len(function.args.defaults)]
+    own = needed[-len(operation.arguments) :]  # without a group
     changing = {operation.names.index(named.name) for named in operation.shapes.in_place}
     names = {name for number, name in enumerate(own) if number in changing}
     assigned = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
