@@ -22,7 +22,7 @@ NEAR_MISSES = [  # answers of tests/answers, and words that another mistake gets
     ("neuron", "numpy", "takes a negative bias for a positive one", "b is left out here"),
     ("neuron", "loops", "forgets the bias", "this is b alone: no product is added"),
     ("neuron", "loops", "the last input counts twice", "only the last product is in it"),
-    ("neuron", "loops", "stops at the first input that is zero", "only the first product is in it"),
+    ("neuron", "loops", "only whole hundreds of inputs beyond the first hundred", "only the first product is in it"),
     ("neuron", "tree", "bias in every warp", "b is added to each product here"),
     ("neuron", "numpy", "cosine instead of the product", "this is the mean of the products plus b"),
     ("softmax", "numpy", "the sum of the whole array", "this is softmax along the columns"),

@@ -43,7 +43,7 @@ def _mistakes(place: tuple[int, ...], x: Array, w: Array, b: float) -> Mistakes:
         )
         return
     yield "b is added to each product here, not once to their sum", products.sum() + len(x) * b
-    yield "only the last product is in it: the sum starts again with each input", products[-1] + b
+    yield "only the last product is in it: does the sum start again with each input?", products[-1] + b
     yield "only the first product is in it: does the function return inside the loop?", products[0] + b
     yield "this is the mean of the products plus b: equation (1) has their sum", products.mean() + b
 
