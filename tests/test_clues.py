@@ -4,17 +4,57 @@ import numpy as np
 import pytest
 
 from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.nb08_to_10 import H200
 from nnclassroom.judge.answer_process.results import UNWRITTEN
 from nnclassroom.judge.cases import random_case
 from nnclassroom.judge.check import check
 from nnclassroom.judge.compare import Wrong
+from nnclassroom.judge.diagnosis.in_the_text import rebinding, whole_division
 from nnclassroom.judge.diagnosis.mistake import mistake_in
 from nnclassroom.judge.diagnosis.not_a_number import kind_of_nan
 from nnclassroom.judge.diagnosis.not_reached import not_reached
 from nnclassroom.judge.tolerance import allowed_error, by_result, float64, references_of
+from tests.exercise_answers import ALL, WRONG
+from tests.test_answers import judged
 
 IMAGES = {"batch": 2, "c_in": 3, "h_in": 7, "w_in": 9, "c_out": 4, "k": 3, "stride": 2, "before": 1, "after": 2}
+NEAR_MISSES = [  # answers of tests/answers, and words that another mistake gets
+    ("neuron", "numpy", "takes a negative bias for a positive one", "b is left out here"),
+    ("neuron", "loops", "forgets the bias", "this is b alone: no product is added"),
+    ("neuron", "loops", "the last input counts twice", "only the last product is in it"),
+    ("neuron", "loops", "only whole hundreds of inputs beyond the first hundred", "only the first product is in it"),
+    ("neuron", "tree", "bias in every warp", "b is added to each product here"),
+    ("neuron", "numpy", "cosine instead of the product", "this is the mean of the products plus b"),
+    ("softmax", "numpy", "the sum of the whole array", "this is softmax along the columns"),
+    ("softmax", "numpy", "keeps the proportion of the scores", "the sum of the whole array divides here"),
+    ("softmax", "numpy", "a small number below the fraction", "the exponentials must still be divided"),
+    ("softmax", "numpy", "clipped exponents", "exp overflows for large z"),
+    ("softmax", "numpy", "the mean taken away, not the largest", "the sum of the row is subtracted here"),
+    ("mse", "numpy", "the mean over the outputs too", "the ½ is left out here"),
+    ("bias_gradient", "naive", "rows as long as the batch", "this is the mean along a row"),
+    ("bias_gradient", "naive", "divides by the samples that are not zero", "divides whole numbers"),
+    ("whole_tiles", "tiled", "the row of W that is loaded is the neuron's", "row y of W_tile is read here"),
+    ("dense_forward", "tiled", "the bias added in every step", "each block reads b from its beginning here"),
+    ("maxpool_forward", "loops", "zeros around the image take part", "this is the sum of each window"),
+    ("convolution_forward", "loops", "zeros in front forgotten", "counts from the other end here"),
+    ("convolution_forward", "loops", "the bias added for each channel", "k² times"),
+    ("convolution_forward", "naive", "rows counted by the height", "is % h_out missing?"),
+    ("all_reduce", "root", "the root keeps the sum to itself", "gives the name to a new array"),
+    ("speedup_and_efficiency", "numpy", "the median of the ratios of the runs", "this comes from the means"),
+    ("speedup_and_efficiency", "numpy", "speedup over the row before", "this is T_K / T_1"),
+    ("scaling_laws", "numpy", "efficiencies instead of speedups", "p and 1 − p are swapped here"),
+    ("occupancy", "numpy", "no limit for the number of blocks", "sm.reserved_bytes, are left out"),
+]
 SIZES = {  # square where a mistake shows only there, and all sizes that are not derived
+    "softmax": {"batch": 3, "n": 4},
+    "bias_gradient": {"batch": 4, "n_out": 4},
+    "maxpool_forward": {"batch": 2, "c": 3, "h_in": 7, "w_in": 9, "size": 3, "stride": 2, "padding": 1},
+    "speedup_and_efficiency": {"n": 4, "runs": 3},
+    "scaling_laws": {"n": 3},
+    "occupancy": {"n": 40, "sm": H200},
+    "add_bias": {"batch": 4, "n": 40},
+    "one_sample": {"n_in": 128, "n_out": 128},
+    "whole_tiles": {"batch": 16, "n_in": 16, "n_out": 32},
     "dense_forward": {"batch": 4, "n_in": 4, "n_out": 4},
     "hidden_delta": {"batch": 3, "n_out": 4, "n_in": 4},
     "weight_gradient": {"batch": 3, "n_out": 4, "n_in": 2},
@@ -57,9 +97,12 @@ def test_each_mistake_is_named_by_what_it_gives_and_nothing_else_is(name):
     with np.errstate(all="ignore"):
         mistakes = list(operation.trial.mistakes(first, *map(float64, arguments)))
     whole = {beginning(words): value for words, value in mistakes if not isinstance(value, float)}
+    shapes = {result: right.shape for result, right in references_of(operation, arguments).items()}
     told = set()
     for words, value in whole.items():
         for result, wrong in by_result(operation, value).items():
+            if wrong.shape != shapes[result]:
+                continue
             found = said_of(operation, result, wrong.astype(np.float32), arguments)
             assert found is None or beginning(found) in whole, (words, result, found)
             told.add(beginning(found or ""))
@@ -67,6 +110,52 @@ def test_each_mistake_is_named_by_what_it_gives_and_nothing_else_is(name):
     rng = np.random.default_rng(2)
     for result, right in references_of(operation, arguments).items():
         assert not said_of(operation, result, rng.standard_normal(right.shape).astype(np.float32), arguments)
+
+
+@pytest.mark.parametrize(("operation", "kernel", "mistake", "words"), NEAR_MISSES)
+def test_a_near_miss_is_not_called_by_the_name_of_another_mistake(operation, kernel, mistake, words):
+    near = next(w for _, w in ALL if (w["operation"], w["kernel"], w.get("mistake")) == (operation, kernel, mistake))
+    assert any(words in answer["says"] for answer in WRONG) and words not in judged(near).line
+
+
+@pytest.mark.parametrize(
+    ("statement", "better"),
+    [
+        ("db[j] = sum * (1 / batch);", "1.0f / batch"),
+        ("float share = 1/n_out;", "1.0f/n_out"),
+        ("C[0] = 1 / 2 * sum;", "1.0f / 2"),
+        ("db[j] = sum * 1 / batch;", None),
+        ("db[j] = sum * (1.0f / batch);  // not 1 / batch", None),
+        ("float share = 1 / (float) batch, half = 1 / 2.0f;", None),
+        ("int i = (n_out - 1) / 2;", None),
+    ],
+)
+def test_a_quotient_of_whole_numbers(statement, better):
+    assert whole_division(find("bias_gradient"), statement).get("better") == better
+
+
+@pytest.mark.parametrize(
+    ("body", "within"),
+    [
+        ("vector = vector + part", "vector[:] = vector + part"),
+        ("total = vector + part", None),
+        ("vector = np.zeros(3)", None),
+        ("own = vector; vector = vector + part; own[:] = vector", None),
+    ],
+)
+def test_a_name_that_gets_a_new_array(body, within):
+    assert rebinding(find("all_reduce"), f"def all_reduce(group, vector): {body}").get("within") == within
+
+
+def test_a_rank_that_leaves_though_it_has_rows():
+    text = "def weighted_gradient(group, gradient, rows):\n    if group.rank:\n        group.all_reduce(gradient)\n"
+    line = judged({"operation": "weighted_gradient", "kernel": "numpy", "text": text}).line
+    assert "deadlock" in line and "has no rows" not in line
+
+
+def test_a_result_of_another_shape_is_not_that_of_the_wrong_axis():
+    line = check(find("bias_gradient"), lambda D: D.max(axis=1)).line
+    assert "db has shape (3,), expected (5,)" in line and "along a row" not in line
 
 
 @pytest.mark.parametrize(

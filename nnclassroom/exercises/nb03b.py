@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.dense import BLOCKS, OF_ITS_OWN_BLOCK, dense_forward, of_other_rows
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Trial
 
@@ -22,12 +22,23 @@ SOURCE = cuda_beside(__file__)
 PIECE = STEP = 64  # as in nb03b.cu
 TILE = 16
 
+
+def _of_another(place: tuple[int, ...], A: np.ndarray, b: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    batch, n = A.shape
+    for width in BLOCKS:
+        if n > width:
+            yield OF_ITS_OWN_BLOCK, A + b[np.arange(n) % width]
+    if batch <= n:
+        yield "b is added along the batch here: row i got b[i], but each column has its own", A + b[:batch, None]
+
+
 add_bias = Operation(
     "add_bias",
     "Z_ij = A_ij + b_j",
     contract="A (batch, n), b (n,) -> Z (batch, n)",
     reference=lambda A, b: A + np.outer(np.ones(len(A)), b),
     flops=None,
+    trial=Trial(mistakes=_of_another),
 )
 
 
@@ -111,6 +122,8 @@ def _of_one_sample(
 ) -> Iterator[tuple[str, np.ndarray]]:
     n_out, n_in = W.shape
     yield "this is W x without b", W @ x
+    if n_out > STEP:
+        yield OF_ITS_OWN_BLOCK, W @ x + b[np.arange(n_out) % STEP]
     yield f"only the last {STEP} products are in it: the sum begins anew in each step", W[:, -STEP:] @ x[-STEP:] + b
     cells = STEP * np.arange(n_out)[:, None] + np.arange(n_in)
     yield f"W is read here as if its rows were {STEP} long: row j begins at cell j * n_in", W.reshape(-1)[cells] @ x + b
@@ -163,6 +176,16 @@ def _of_tiles(*counts: int) -> dict[str, int]:
     return {name: TILE * count for name, count in zip(("batch", "n_in", "n_out"), counts, strict=True)}
 
 
+def _of_whole_tiles(
+    place: tuple[int, ...], A: np.ndarray, W: np.ndarray, b: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
+    of_w, of_a = of_other_rows(A, W)
+    yield "row y of W_tile is read here: neuron j's weights are in the row of the thread's x", of_w + b
+    yield "row x of A_tile is read here: sample i's inputs are in the row of the thread's y", of_a + b
+    assert dense_forward.trial.mistakes
+    yield from dense_forward.trial.mistakes(place, A, W, b)
+
+
 whole_tiles = Operation(
     "whole_tiles",
     f"Z = A Wᵀ + b, where batch, n_in and n_out are multiples of {TILE}",
@@ -170,7 +193,7 @@ whole_tiles = Operation(
     reference=dense_forward.reference,
     flops=None,
     trial=Trial(
-        mistakes=dense_forward.trial.mistakes,
+        mistakes=_of_whole_tiles,
         sizes_to_check=tuple(
             _of_tiles(*counts) for counts in ((1, 1, 1), (1, 2, 1), (2, 1, 1), (1, 1, 2), (2, 3, 2), (3, 2, 1))
         ),

@@ -324,6 +324,56 @@ def _filled(registers: np.ndarray, shared_bytes: np.ndarray, threads: np.ndarray
     return np.array(shares)
 
 
+def _room(registers: Any, shared_bytes: Any, threads: Any, sm: Multiprocessor) -> dict[str, Any]:
+    """How many blocks fit by each of the four limits."""
+    warps = -(-threads // 32)
+    return {
+        "warps": sm.warps // warps,
+        "blocks": sm.blocks + 0 * warps,
+        "registers": sm.registers // (warps * 256 * -(-registers // 8)),
+        "shared memory": sm.shared_bytes // (shared_bytes + sm.reserved_bytes),
+    }
+
+
+def _room_there(
+    place: tuple[int, ...], registers: np.ndarray, shared_bytes: np.ndarray, threads: np.ndarray, sm: Multiprocessor
+) -> str:
+    room = _room(registers[place], shared_bytes[place], threads[place], sm)
+    return (
+        f"with {registers[place]} registers a thread, {shared_bytes[place]} bytes and {threads[place]} threads a block "
+        f"there is room for {room['warps']} blocks by their warps, {room['blocks']} by their number, "
+        f"{room['registers']} by registers, {room['shared memory']} by shared memory"
+    )
+
+
+def _mistakes_of_occupancy(
+    place: tuple[int, ...], registers: np.ndarray, shared_bytes: np.ndarray, threads: np.ndarray, sm: Multiprocessor
+) -> Iterator[tuple[str, np.ndarray]]:
+    room, warps = _room(registers, shared_bytes, threads, sm), -(-threads // 32)
+
+    def share(other: dict[str, np.ndarray], warps: np.ndarray = warps) -> np.ndarray:
+        """With other room by some limits."""
+        return np.minimum.reduce(list((room | other).values())) * warps / sm.warps
+
+    without = np.full(len(warps), np.iinfo(np.int32).max)
+    reserved = "the bytes that the system takes for each block, sm.reserved_bytes, are left out here"
+    yield reserved, share({"shared memory": sm.shared_bytes // np.maximum(shared_bytes, 1)})
+    none = np.where(shared_bytes, sm.shared_bytes // np.maximum(shared_bytes, 1), 0)  # NumPy's x // 0
+    yield reserved, share({"shared memory": none})
+    yield "shared memory does not limit the blocks here", share({"shared memory": without})
+    yield "registers do not limit the blocks here", share({"registers": without})
+    yield "sm.blocks does not limit the blocks here", share({"blocks": without})
+    yield (
+        "registers are counted one by one here: a thread gets them in eights",
+        share({"registers": sm.registers // (warps * 32 * registers)}),
+    )
+    down = np.maximum(threads // 32, 1)
+    yield (
+        "the warps of a block are rounded down here: the last may be partly filled, but counts whole",
+        share(_room(registers, shared_bytes, 32 * down, sm), down),
+    )
+
+
 def _often_small(rng: np.random.Generator, shape: tuple[int, ...], low: int, high: int) -> np.ndarray:
     """Integers, half of them in the lowest eighth, so that each of the four limits matters in some cases."""
     top = np.where(rng.random(shape) < 0.5, low + (high - low) // 8, high)
@@ -344,10 +394,8 @@ occupancy = Operation(
             "threads": lambda rng, shape, sizes: _often_small(rng, shape, 1, 1025),
         },
         edge_cases=(),
-        advice=lambda place, registers, shared_bytes, threads, sm: (
-            f"there are {registers[place]} registers a thread, {shared_bytes[place]} bytes and {threads[place]} "
-            f"threads a block: a warp gets {8 * ceil(registers[place] / 8)} registers for each thread"
-        ),
+        advice=_room_there,
+        mistakes=_mistakes_of_occupancy,
         sizes_to_check=({"n": 8, "sm": H200}, {"n": 1, "sm": H200}, {"n": 200, "sm": H200}, {"n": 200, "sm": A4000}),
     ),
 )

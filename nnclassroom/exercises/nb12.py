@@ -343,6 +343,9 @@ def _of_weights(place: tuple[int, ...], G: np.ndarray, rows: np.ndarray, exchang
         "the plain mean: a rank has to count by its rows": np.broadcast_to(G.mean(axis=0), G.shape),
         "the plain sum: a rank has to count by its rows": np.broadcast_to(G.sum(axis=0), G.shape),
         "the sum of rows times gradients, not divided by all rows": np.broadcast_to(rows @ G, G.shape),
+        "a rank without rows counts as one with a row": np.broadcast_to(
+            np.maximum(rows, 1) @ G / np.maximum(rows, 1).sum(), G.shape
+        ),
         "each rank has the plain sum, times its own share": shares * G.sum(axis=0),
         "each rank has its own gradient times its share: their sum is missing": shares * G,
     }
@@ -388,6 +391,10 @@ def _draw(rng: np.random.Generator) -> dict[str, int]:
     return {"ranks": int(rng.integers(1, 6)), "n": int(rng.integers(1, 30))}
 
 
+def _without_rows(rank: int, G: np.ndarray, rows: np.ndarray) -> str:
+    return "" if rows[rank] else f"rank {rank} has no rows: it takes part all the same, and counts with weight 0"
+
+
 SIZES = tuple({"ranks": ranks, "n": n} for ranks, n in ((2, 4), (3, 5), (4, 7), (1, 5), (8, 3), (7, 30)))
 
 weighted_gradient = GroupOperation(
@@ -397,6 +404,7 @@ weighted_gradient = GroupOperation(
     reference=_of_all_rows,
     same_bits=True,
     methods=MEETINGS,
+    ended=_without_rows,
     flops=None,
     trial=Trial(
         values={"rows": _rows}, edge_cases=("zeros",), advice=_of_weights, sizes_to_check=SIZES, draw_sizes=_draw

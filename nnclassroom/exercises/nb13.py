@@ -53,6 +53,23 @@ def _by_sorting(times: np.ndarray, devices: np.ndarray) -> tuple[np.ndarray, np.
     return speedup, speedup / devices
 
 
+def _mistakes_of_speedup(
+    place: tuple[int, ...], times: np.ndarray, devices: np.ndarray
+) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    S, E = _by_sorting(times, devices)
+    yield "this is T_K / T_1, which falls where K devices are faster: S_K is T_1 / T_K", (1 / S, E)
+    other = (
+        ("this comes from the means of the runs, which one slow run moves: take their medians", times.mean(axis=1)),
+        ("this comes from the shortest run of each row: take the medians", times.min(axis=1)),
+        ("this comes from the first run of each row: take the medians", times[:, 0]),
+    )
+    for words, T in other:
+        yield words, (T[0] / T, T[0] / T / devices)
+    yield "S is multiplied by K here: the efficiency is S_K / K", (S, S * devices)
+    yield "S is divided by the number of the row here: K is in `devices`", (S, S / np.arange(1, len(S) + 1))
+    yield "this is S: the efficiency is S_K / K", (S, S)
+
+
 speedup_and_efficiency = Operation(
     "speedup_and_efficiency",
     "S_K = T_1 / T_K, E_K = S_K / K; T is the median of the runs, and the first row's are those with one device",
@@ -62,6 +79,7 @@ speedup_and_efficiency = Operation(
     trial=Trial(
         values={"devices": _device_counts, "times": _run_times},
         edge_cases=(),
+        mistakes=_mistakes_of_speedup,
         advice=lambda place, times, devices: (
             f"K is {devices[place[0]]:g} there; its runs took {_some(times[place[0]])} s, those of one device "
             f"{_some(times[0])} s"
@@ -108,12 +126,21 @@ def _speedups(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) ->
     return rng.uniform(low, high, shape).astype(np.float32)
 
 
-def _mean_of_points(place: tuple[int, ...], devices: np.ndarray, S: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+def _mistakes_of_fit(place: tuple[int, ...], devices: np.ndarray, S: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     if (devices > 1).all():
         own = ((1 - 1 / S) / (1 - 1 / devices)).mean()
         words = "this is the mean of the y / x of all points: the sum of squares is smallest elsewhere"
         if 0 < own < 1:  # other mistakes come to 0 or 1 as well
             yield words, np.asarray(own)
+    x, y = 1 - 1 / devices, 1 - 1 / S
+    slope = (x * y).sum() / (x * x).sum()
+    if 0 < slope < 1:
+        yield "this is 1 − p, the part that is not divided", np.asarray(1 - slope)
+        exchanged = (x * y).sum() / (y * y).sum()
+        if 0 < exchanged < 1:
+            yield "this is Σ x y / Σ y²: set the derivative by p to 0 again", np.asarray(exchanged)
+    else:
+        yield "p is below 0 or above 1 here: give back 0, or 1", np.asarray(slope)
 
 
 amdahl_fit = Operation(
@@ -131,7 +158,7 @@ amdahl_fit = Operation(
             if len(S) > 1
             else f"there the speedup S is {_some(S)} with {_some(devices)} devices"
         ),
-        mistakes=_mean_of_points,
+        mistakes=_mistakes_of_fit,
         sizes_to_check=tuple({"n": n} for n in (2, 1, 3, 3, 5, 1, 2, 4, 4, 6, 1, 7, 9, 10, 12, 25, 40, 50, 60, 100)),
     ),
 )
@@ -153,6 +180,16 @@ def _by_work(p: float, devices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return times**-1.0, done
 
 
+def _mistakes_of_laws(
+    place: tuple[int, ...], p: float, devices: np.ndarray
+) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    strong, weak = _by_work(p, devices)
+    yield "p and 1 − p are swapped here: p is the part that is divided among the devices", _by_work(1 - p, devices)
+    yield "this is the time of K devices: the speedup is 1 over it", (1 / strong, weak)
+    yield "`strong` and `weak` are swapped here", (weak, strong)
+    yield "the part that is not divided is left out here: add 1 − p", (devices / p if p else strong, p * devices)
+
+
 scaling_laws = Operation(
     "scaling_laws",
     "Amdahl, the same work on K devices: S = 1 / ((1 − p) + p/K); Gustafson, K times the work: S = (1 − p) + p K",
@@ -168,6 +205,7 @@ scaling_laws = Operation(
         },
         edge_cases=(),
         advice=lambda place, p, devices: f"p is {p:.4g} and K {devices[place]:g} there",
+        mistakes=_mistakes_of_laws,
         sizes_to_check=tuple({"n": n} for n in (3, 1, 2, 4, 7, 12, 5, 20, 50, 9, 33, 64)),
     ),
 )

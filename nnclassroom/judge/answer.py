@@ -29,7 +29,7 @@ from nnclassroom.judge import answer_process, limits
 from nnclassroom.judge.answer_process.messages import about_array, packed, unpacked
 from nnclassroom.judge.answer_process.results import LONGEST_TEXT, said_of
 from nnclassroom.judge.answer_process.talk import MOST_MESSAGE
-from nnclassroom.judge.check import judge
+from nnclassroom.judge.check import WRONG_VALUES, judge
 from nnclassroom.judge.forbidden_python import forbidden, imports_the_course
 from nnclassroom.judge.python_text import lines, tree
 from nnclassroom.judge.run import BROKEN_OFF, Returned, raised, stale_fault
@@ -96,6 +96,11 @@ def check_text(
             return dataclasses.replace(verdict, kind="remembers", facts={"said": said.line.partition(": ")[2]})
     if verdict.kind == "wrong value" and _compares_three(text):
         return dataclasses.replace(verdict, facts={**verdict.facts, "hints": ["three to maximum"]})
+    if verdict.kind in WRONG_VALUES and operation.shapes.in_place:
+        from nnclassroom.judge.diagnosis.in_the_text import rebinding
+
+        if found := rebinding(operation, text):
+            return dataclasses.replace(verdict, facts={**verdict.facts, "advice": "", **found})
     return verdict
 
 

@@ -88,6 +88,10 @@ def check(
         return Verdict(operation.name, kernel.name, "launch", {"said": said})
     run, rounding = runner(operation, kernel, device), rounded_as(operation, kernel)
     verdict = judge(rounding, kernel.name, run, device, seed, sandbox, fixed=fixed, too_many=too_many)
+    if isinstance(kernel, CudaKernel) and verdict.kind == "wrong value" and not verdict.facts.get("mistaken"):
+        from nnclassroom.judge.diagnosis.in_the_text import whole_division
+
+        verdict = replace(verdict, facts={**verdict.facts, **whole_division(operation, kernel.source.text)})
     if verdict and device == "emulator" and isinstance(kernel, CudaKernel):
         verdict = _looked_at(operation, kernel, run, verdict, {"sandbox": sandbox} if sandbox else {})
     rounded = {"mantissa": kernel.mantissa} if kernel.mantissa != MANTISSA else {}

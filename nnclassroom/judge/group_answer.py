@@ -14,7 +14,7 @@ import numpy as np
 from nnclassroom.judge.answer import EndedError, TextProcess, array_from, most_bytes, process_of
 from nnclassroom.judge.answer_process.messages import about_array
 from nnclassroom.judge.cases import cases
-from nnclassroom.judge.group_operation import GroupOperation, member_arguments, together, world_of
+from nnclassroom.judge.group_operation import GroupOperation, exchange_fault, member_arguments, together, world_of
 from nnclassroom.judge.run import BROKEN_OFF, Returned
 from nnclassroom.judge.verdict import Case, Fault, Verdict
 from nncourse.parallel.simulation.faults import ExchangeError
@@ -81,7 +81,7 @@ class MemberProcesses:
                 returned[rank] = ended
                 world.end(rank)
         except ExchangeError as error:
-            return Fault(error.kind, {"said": str(error)})
+            return exchange_fault(self.operation, case, world, error)
         except EndedError as ended_early:
             return _of_member(ended_early.fault, rank, world)
         members = [returned[each] for each in range(world.size)]

@@ -81,6 +81,8 @@ class GroupOperation(Operation):
     demands: by kernel, or "" for all of them, a function that says what is wrong with the exchanges; "" if nothing is.
     outside: by kernel, what to do where the rank to talk to does not exist.
 
+    ended: ended(rank, *arguments) says why that rank may have ended while others wait for it; "" if nothing tells.
+
     The operation's `advice` gets an Exchanged after the arguments. A kernel need not return results in place.
     """
 
@@ -88,6 +90,7 @@ class GroupOperation(Operation):
     same_bits: bool = False
     demands: Mapping[str, Demand] = field(default_factory=dict)
     outside: Mapping[str, str] = field(default_factory=dict)
+    ended: Callable[..., str] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,13 +139,20 @@ def run_here(operation: GroupOperation, kernel: Kernel, case: Case, options: Map
         with np.errstate(all="ignore"):
             results = run_members(world, partial(Kernel.__call__, kernel), given, operation.methods)
     except ExchangeError as error:
-        return Fault(error.kind, {"said": str(error)})
+        return exchange_fault(operation, case, world, error)
     except CourseError as error:
         return Fault("raised", {"type": "CourseError", "text": str(error)})
     except (Exception, SystemExit) as error:  # a student's function may raise anything
         return raised(said_of(error), ())
     members = [returned(operation, *each) for each in zip(results, given, before, strict=True)]
     return together(operation, kernel.name, case, world, members)
+
+
+def exchange_fault(operation: GroupOperation, case: Case, world: World, error: ExchangeError) -> Fault:
+    """The fault in an exchange that cannot go on, and why the rank that others wait for has ended."""
+    gone = error.circle[-1] if error.circle else -1
+    why = operation.ended(gone, *case.arguments) if operation.ended and gone >= 0 and gone not in world.waits else ""
+    return Fault(error.kind, {"said": f"{error}; {why}" if why else str(error)})
 
 
 def together(

@@ -12,10 +12,10 @@ RIGHT, OPEN, UNCHECKED = "right", "open", "cannot be checked"
 # come from cuda_on_cpu and nncourse/parallel/simulation, with their words as the fact `said`.
 WORDS = {
     "wrong value": "{changed}{wrong} of {size} wrong, first {place}: got {got}{why}, expected {expected}{more}",
-    "not in place": "{name} is to be changed in place, but {how}",
+    "not in place": "{name} is to be changed in place, but {how}{new_array}",
     "nothing": "returns nothing: expected {wanted}",
     "type": "returns {what}: expected {wanted}{convert}",
-    "shape": "{name} has shape {got}, expected {wanted}{transposed}",
+    "shape": "{name} has shape {got}, expected {wanted}{transposed}{because}",
     "dtype": "{name} is {got}, expected {wanted}{convert}{besides}",
     "changes an argument": "changes its argument {name}",
     "changes what was": "changes {name} of an earlier call: keep no array from one call to the next",
@@ -64,6 +64,8 @@ PHRASES = {
     "right": "; your {names} is right",
     "all right": "; your {names} are right",
     "factor": "; each is {factor} times what it should be",
+    "rebinds": "; `{rebinds}` gives the name to a new array: write `{within}` to change the array that was passed",
+    "quotient": "; `{quotient}` divides whole numbers, and leaves 0: write `{better}`",
     "half": "; all are right to about three digits: is something computed in float16, or by an approximation?",
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
@@ -76,9 +78,10 @@ PHRASES = {
     "not reached": "; no thread came there: {name} has shape {shape}, and the launch covers {covered}{last}",
     "covered": "{count} in {axis}",
     "last index": ": is x the last index?",
-    "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 / 0 or such)",
+    "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 · inf, 0 / 0 or "
+    "such)",
     "unwritten": " (never set, or added to before it was set)",
-    "computed": " (computed from inf − inf, inf / inf, 0 / 0 or such)",
+    "computed": " (computed from inf − inf, inf / inf, 0 · inf, 0 / 0 or such)",
     "shared": " (computed from shared memory that none of a block's {block} threads had set, or from a lane that takes "
     "no part)",
     "unset": " (computed from a variable or an array that the kernel had not set)",
@@ -194,7 +197,8 @@ def _why(facts: Mapping[str, Any]) -> str:
 
 
 def _more(facts: Mapping[str, Any]) -> str:
-    advice = f"; {facts['advice']}" if facts.get("advice") else ""
+    advice = f"; {facts['advice']}" if facts.get("advice") and not facts.get("quotient") else ""
+    advice += _those(facts, "rebinds", "quotient")
     advice += _not_reached(facts) if facts.get("covers") else ""
     advice += _those(facts, "half", "twin", "itself")
     right = _right(facts) + _those(facts, "fixed")
@@ -254,9 +258,11 @@ _PHRASES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "says": lambda facts: f": {facts['text']}" if facts.get("text") else "",
     "same_bits": lambda facts: PHRASES["same bits"],
     "transposed": lambda facts: PHRASES["transposed"] if facts.get("turned") else "",
+    "because": lambda facts: f"; {facts['advice']}" if facts.get("advice") else "",
     "besides": lambda facts: PHRASES["besides"].format_map(facts) if facts.get("other") else "",
     "changed": _changed,
     "how": _how,
+    "new_array": lambda facts: _those(facts, "rebinds"),
     "why": _why,
     "more": _more,
     "over": lambda facts: BUDGET_WORDS[facts["limited"]].format_map(facts),

@@ -16,7 +16,7 @@ from cuda_on_cpu.text import CudaSource
 from nncourse.device import Array
 from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Mistakes, Trial
 
 ALPHA = 0.01  # the slope of leaky ReLU below zero
 Formula = Callable[[float], float]  # of one number
@@ -281,6 +281,30 @@ def _softmax_reference(Z: Array) -> Array:
     return np.exp(Z - np.logaddexp.reduce(Z, axis=1)[:, None])
 
 
+def _mistakes_of_softmax(place: tuple[int, ...], Z: Array) -> Mistakes:
+    yield "this is softmax along the columns: each row, a sample, must sum to 1", _softmax_reference(Z.T).T
+    E = np.exp(Z - Z.max(axis=1, keepdims=True))
+    yield "the exponentials must still be divided by the sum of their row", E
+    yield "the sums along the columns divide here: take the sum of each row", E / E.sum(axis=0)
+    whole = "the sum of the whole array divides here: each row has a sum of its own"
+    yield whole, E / E.sum()
+    yield whole, _softmax_reference(Z.reshape(1, -1)).reshape(Z.shape)
+    yield "each z is divided by the sum of its row here, without exp", Z / Z.sum(axis=1, keepdims=True)
+    single = Z.astype(np.float32)  # in which exp overflows
+    E = np.exp(single)
+    yield "exp overflows for large z: subtract the largest z of the row first", E / E.sum(axis=1, keepdims=True)
+    E = np.exp(single - single.max())
+    yield (
+        "the largest z of the whole array is subtracted, and whole rows sink to 0: subtract the largest of each row",
+        E / E.sum(axis=1, keepdims=True),
+    )
+    E = np.exp(single - single.sum(axis=1, keepdims=True))
+    yield (
+        "the sum of the row is subtracted here: only its largest z keeps exp from overflowing",
+        E / E.sum(axis=1, keepdims=True),
+    )
+
+
 softmax = Operation(
     "softmax",
     "A[i, j] = exp(Z[i, j]) / Σ_k exp(Z[i, k])",
@@ -291,6 +315,7 @@ softmax = Operation(
     trial=Trial(
         error_scale=lambda Z: 1 + abs(_softmax_reference(Z)) * abs(Z).max(axis=1, keepdims=True),
         edge_cases=("zeros", "large"),
+        mistakes=_mistakes_of_softmax,
     ),
 )
 

@@ -39,6 +39,16 @@ hidden_delta = Operation(
     trial=Trial(mistakes=_mistakes_on_the_way_down),
 )
 
+
+def _mistakes_of_biases(place: tuple[int, ...], D: Array) -> Mistakes:
+    batch, n_out = D.shape
+    along = "this is the mean along a row: db[j] is the mean of column j, over the batch"
+    yield along, D.mean(axis=1)
+    yield along, D.reshape(n_out, batch).mean(axis=1)
+    if batch != n_out:
+        yield "the sum is divided by n_out here: the mean is over the batch", D.sum(axis=0) / n_out
+
+
 bias_gradient = Operation(
     "bias_gradient",
     "db = mean of D over the batch",
@@ -46,6 +56,7 @@ bias_gradient = Operation(
     contract="D (batch, n_out) -> db (n_out,)",
     reference=lambda D: np.einsum("ij->j", D) / len(D),
     flops=lambda batch, n_out: batch * n_out,
+    trial=Trial(mistakes=_mistakes_of_biases),
 )
 
 

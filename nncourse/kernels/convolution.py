@@ -53,8 +53,19 @@ def _which_window(place: tuple[int, ...], A: Array, W: Array, b: Array, stride: 
 
 TURNED = "the filter is turned round here, by half a turn: weight i, j belongs to pixel i, j of the window"
 TRANSPOSED = "rows and columns of the filter are exchanged here"
+NEGATIVE = "a row or column below 0 counts from the other end here: skip pixels outside the image"
+NOT_BEFORE = "`before` is left out here: window y begins in row y · stride − before"
+ONE_IMAGE = "y goes on from one image to the next here, and never starts again at 0: is % h_out missing?"
+MOST_IMAGES = 64  # that are put below one another
 NO_STRIDE = "this is what windows one pixel apart give: the stride is left out"
 EXCHANGED = "`before` and `after` are exchanged here"
+
+
+def one_image(Z: Array, h_out: int) -> Array:
+    """The rows of each image that y = pixel / w_out picks, without % h_out, from images that go on below."""
+    images = np.arange(Z.shape[0] * Z.shape[1]).reshape(Z.shape[:2])
+    rows = images[..., None] * h_out + np.arange(h_out)
+    return np.take_along_axis(Z, rows[..., None], axis=2)
 
 
 def _mistakes(place: tuple[int, ...], A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> Mistakes:
@@ -63,7 +74,18 @@ def _mistakes(place: tuple[int, ...], A: Array, W: Array, b: Array, stride: int,
     yield TRANSPOSED, _truth(A, W.swapaxes(2, 3), b, stride, before, after)
     yield NO_STRIDE, _truth(A, W, b, 1, before, after)[:, :, :h_out, :w_out]
     yield EXCHANGED, _truth(A, W, b, stride, after, before)
+    around = ((0, 0), (0, 0), (before, 0), (before, 0))
+    yield NEGATIVE, _truth(np.pad(A, around, mode="wrap"), W, b, stride, 0, after)
+    yield NOT_BEFORE, _truth(A, W, b, stride, 0, before + after)
+    images = len(A) * len(W)
+    if images <= MOST_IMAGES:
+        below = np.pad(A, ((0, 0), (0, 0), (0, images * h_out * stride), (0, 0)))
+        yield ONE_IMAGE, one_image(_truth(below, W, b, stride, before, after), h_out)
     yield "b is left out here", _truth(A, W, 0 * b, stride, before, after)
+    words = "b is added once for each channel here: it is added once to the whole sum"
+    yield words, _truth(A, W, A.shape[1] * b, stride, before, after)
+    words = "b is added once for each weight of the window here, k² times: it is added once to the whole sum"
+    yield words, _truth(A, W, W.shape[-1] ** 2 * b, stride, before, after)
     yield "b is added to each product here, not once to their sum", _truth(A, W, W[0].size * b, stride, before, after)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from nncourse.device import Array
 from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Budget, Limit, Trial, shared_sum
+from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial, shared_sum
 
 SOURCE = cuda_beside(__file__)
 # For sums of thousands of float32 numbers; a missing summand is a larger error than this tolerance.
@@ -34,6 +34,18 @@ def _zeros_and_ones(rng: np.random.Generator, shape: tuple[int, ...], sizes: Siz
 
 SUMMED, ITS_LIMITS = {"batch": 512, "n": 4}, shared_sum("batch * n", "A", "C")
 
+
+def _mistakes_of_mse(place: tuple[int, ...], A: Array, Y: Array) -> Mistakes:
+    D = A - Y
+    yield "the ½ is left out here: divide the sum by 2 · batch", (D**2).sum() / len(D)
+    yield "these are the costs of the samples: add them up too", (D**2).sum(axis=1) / (2 * len(D))
+    yield "the differences are not squared here", D.sum() / (2 * len(D))
+    yield "the differences are not squared here", np.abs(D).sum() / (2 * len(D))
+    if len(D) > 1:
+        words = "the sum is halved and then multiplied by batch: divide by both, as in / (2 * batch)"
+        yield words, (D**2).sum() / 2 * len(D)
+
+
 mse = Operation(
     "mse",
     "C = 1/(2 batch) Σ (a − y)²",
@@ -45,6 +57,7 @@ mse = Operation(
     trial=Trial(
         tolerance=TOLERANCE,
         error_scale=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),  # of near numbers a − y is exact
+        mistakes=_mistakes_of_mse,
         budgets={
             "tree": Budget(SUMMED, ITS_LIMITS),
             "shuffle": Budget(SUMMED, (Limit("shared writes", "48"), *ITS_LIMITS)),

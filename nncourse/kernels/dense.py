@@ -10,9 +10,35 @@ from nncourse.device import Array
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial
 
+TILE = 16  # the side of a tile in what follows
+
+
+def of_other_rows(A: Array, W: Array) -> tuple[Array, Array]:
+    """The sums A Wᵀ of a kernel that takes the row of W, or of A, that another thread of its block needs.
+
+    The place in the block is exchanged: x for y in W_tile[y][k], or in A_tile[x][k].
+    """
+    i, j = np.ogrid[: len(A), : len(W)]
+    rows, samples = j - j % TILE + i % TILE, i - i % TILE + j % TILE
+    of_w, of_a = (np.append(each, np.zeros((TILE, each.shape[1])), axis=0) for each in (W, A))  # 0 beyond the end
+    return np.einsum("ik,ijk->ij", A, of_w[rows]), np.einsum("ijk,jk->ij", of_a[samples], W)
+
+
+# Threads of a block in x, or neurons that it computes.
+BLOCKS = (8, 16, 32, 64, 128)
+MOST_MULTIPLIED = 1 << 22
+OF_ITS_OWN_BLOCK = "each block reads b from its beginning here: column j takes b[j], whichever block it is in"
+
 
 def _mistakes(place: tuple[int, ...], A: Array, W: Array, b: Array) -> Mistakes:
     sums, (n_out, n_in) = A @ W.T, W.shape
+    if sums.size * n_in <= MOST_MULTIPLIED:
+        of_w, of_a = of_other_rows(A, W)
+        yield "sample i meets row i of W here, whichever neuron it is for: neuron j has row j", of_w + b
+        yield "neuron j meets row j of A here, whichever sample it is for: sample i has row i", of_a + b
+    for width in BLOCKS:
+        if n_out > width:
+            yield OF_ITS_OWN_BLOCK, sums + b[np.arange(n_out) % width]
     yield "this is A Wᵀ without b", sums
     if n_in == n_out:
         yield "this is A W + b: the sums of neuron j take row j of W", A @ W + b

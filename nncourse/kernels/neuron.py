@@ -8,7 +8,7 @@ import numpy as np
 from nncourse.device import Array
 from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Mistakes, Trial
 
 SOURCE = cuda_beside(__file__)
 SUM_TOLERANCE = 64.0  # for sums of thousands of float32 numbers; a missing summand is a larger error
@@ -28,6 +28,26 @@ def _output(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> f
 
 # ---- the weighted sum
 
+
+def _mistakes(place: tuple[int, ...], x: Array, w: Array, b: float) -> Mistakes:
+    products = w * x
+    yield "b is left out here", products.sum()
+    yield "the products must still be added up", products + b
+    yield "b is subtracted here: equation (1) adds it", products.sum() - b
+    if z := float(products.sum() + b > 0):
+        yield "this is the step of z: only the sum is asked for here", np.float64(z)
+    if len(x) == 1:
+        yield (
+            "this is b alone: no product is added. Does the loop leave out the first input, or the last?",
+            b + 0 * x[0],
+        )
+        return
+    yield "b is added to each product here, not once to their sum", products.sum() + len(x) * b
+    yield "only the last product is in it: does the sum start again with each input?", products[-1] + b
+    yield "only the first product is in it: does the function return inside the loop?", products[0] + b
+    yield "this is the mean of the products plus b: equation (1) has their sum", products.mean() + b
+
+
 neuron = Operation(
     "neuron",
     "z = Σ w_i x_i + b",
@@ -35,7 +55,7 @@ neuron = Operation(
     contract="x (n,), w (n,), b () -> z ()",
     reference=lambda x, w, b: np.sum(x * w) + b,
     flops=lambda n: 2 * n,
-    trial=Trial(tolerance=SUM_TOLERANCE),
+    trial=Trial(tolerance=SUM_TOLERANCE, mistakes=_mistakes),
 )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from nncourse.device import Array
 from nncourse.kernels.contract import Sizes
+from nncourse.kernels.convolution import MOST_IMAGES, NEGATIVE, ONE_IMAGE, one_image
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Mistakes, Trial, sizes_named
 
@@ -110,6 +111,27 @@ def _which_pixels(place: tuple[int, ...], A: Array, size: int, stride: int, padd
     return said + ("; of equal numbers, and of NaNs, the first counts" if wins.sum() > 1 else "")
 
 
+def _mistakes_of_maxpool(place: tuple[int, ...], A: Array, size: int, stride: int, padding: int) -> Mistakes:
+    Z, places = _maxpool_truth(A, size, stride, padding)
+    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    zeros = _windows(np.pad(A, around), size, stride)
+    inside = _windows(np.pad(np.ones_like(A), around), size, stride).sum(axis=(-2, -1))
+    sums = zeros.sum(axis=(-2, -1))
+    yield "this is the sum of each window: pooling asks for its largest number", (sums, places)
+    yield "this is the mean of each window: pooling asks for its largest number", (sums / inside, places)
+    words = "a 0, where the search starts or from the padding, is larger here than all pixels of a window"
+    yield words, (np.maximum(Z, 0), places)
+    yield words, (zeros.max(axis=(-2, -1)), places)
+    before = ((0, 0), (0, 0), (padding, 0), (padding, 0))
+    after = ((0, 0), (0, 0), (0, padding), (0, padding))
+    wrapped = np.pad(np.pad(A, before, mode="wrap"), after, constant_values=-np.inf)
+    yield NEGATIVE, (_windows(wrapped, size, stride).max(axis=(-2, -1)), places)
+    images, h_out = Z.shape[0] * Z.shape[1], Z.shape[2]
+    if images <= MOST_IMAGES:
+        below = np.pad(A, ((0, 0), (0, 0), (0, images * h_out * stride), (0, 0)), constant_values=-np.inf)
+        yield ONE_IMAGE, (one_image(_maxpool_truth(below, size, stride, padding)[0], h_out), places)
+
+
 maxpool_forward = Operation(
     "maxpool_forward",
     "Z[s, c, y, x] = max A[s, c, y·stride + i − padding, x·stride + j − padding] inside the image, i, j < size",
@@ -117,7 +139,12 @@ maxpool_forward = Operation(
     f" -> Z (batch, c, h_out, w_out), places (batch, c, h_out, w_out) int where {PADDED}",
     reference=_maxpool_truth,
     flops=_flops,
-    trial=Trial(**MAXPOOL_SIZES, advice=_which_pixels, edge_cases=("zeros", "large", "infinite", "ties", "nan")),
+    trial=Trial(
+        **MAXPOOL_SIZES,
+        advice=_which_pixels,
+        mistakes=_mistakes_of_maxpool,
+        edge_cases=("zeros", "large", "infinite", "ties", "nan"),
+    ),
 )
 
 

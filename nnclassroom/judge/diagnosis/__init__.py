@@ -6,7 +6,7 @@ import numpy as np
 
 from nnclassroom.judge.compare import Call, Wrong, told
 from nnclassroom.judge.diagnosis.factor import factor
-from nnclassroom.judge.diagnosis.mistake import mistake
+from nnclassroom.judge.diagnosis.mistake import mistake, mistake_of_shape
 from nnclassroom.judge.diagnosis.not_a_number import not_a_number
 from nnclassroom.judge.diagnosis.not_reached import no_thread
 from nnclassroom.judge.diagnosis.other_arrays import changed, itself_or_twin
@@ -46,6 +46,8 @@ def _of_form(call: Call, fault: Fault) -> Fault:
             continue
         if fault.kind == "shape" and array.shape == fault.facts["wanted"][::-1]:
             return Fault(fault.kind, {**fault.facts, "turned": not call.wrong(named, array.T)})
+        if fault.kind == "shape":
+            return Fault(fault.kind, {**fault.facts, "advice": mistake_of_shape(call, named.name, array)})
         if fault.kind == "dtype" and array.dtype.kind == np.dtype(named.dtype).kind:
             other = call.wrong(named, array.astype(named.dtype))
             return Fault(fault.kind, {**fault.facts, "other": other and str(explained(call, other))})

@@ -37,6 +37,8 @@ def mistake_in(operation: Operation, wrong: Wrong, arguments: Sequence[Any]) -> 
             whole = not isinstance(results, float)
             value = by_result(operation, results)[wrong.named.name] if whole else np.asarray(results)
             where = first if value.ndim < got.ndim else ...
+            if whole and value.shape != got.shape:
+                continue
             errors = np.broadcast_to(wrong.allowed, got.shape)[where]
             distance = np.where((got[where] == value) | (np.isnan(got[where]) & np.isnan(value)), 0, got[where] - value)
             from_right = np.abs(got[where] - wrong.reference[where])
@@ -44,6 +46,19 @@ def mistake_in(operation: Operation, wrong: Wrong, arguments: Sequence[Any]) -> 
                 beyond_rounding = np.maximum(np.abs(distance) - errors / NEARER, 0)
                 found.append((float(np.linalg.norm(beyond_rounding)), str(words)))
     return min(found, key=lambda each: each[0])[1] if found else ""
+
+
+def mistake_of_shape(call: Call, name: str, got: np.ndarray) -> str:
+    """The mistake that gives a result of just this wrong shape, and these numbers, in words."""
+    if call.operation.trial.mistakes is None:
+        return ""
+    first = (0,) * call.references[name].ndim
+    with np.errstate(all="ignore"):
+        for words, results in call.operation.trial.mistakes(first, *map(float64, call.given)):
+            value = got if isinstance(results, float) else by_result(call.operation, results)[name]
+            if value is not got and value.shape == got.shape and np.allclose(got, value, rtol=NEAR, atol=NEAR):
+                return str(words)
+    return ""
 
 
 def _is_that(distance: Any, value: Any, from_right: Any, wrong: Any, allowed: Any) -> bool:
