@@ -85,7 +85,7 @@ PHRASES = {
     "unwritten": " (never set, or added to before it was set)",
     "computed": " (computed from inf − inf, inf / inf, 0 · inf, 0 / 0 or the like)",
     "shared": " (computed from shared memory that none of a block's {block} threads had set)",
-    "lanes": "; or does a shuffle read from a lane that takes no part?",
+    "lanes": "; or do shuffles read from a lane that takes no part?",
     "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (the arguments contain infinities: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (the arguments contain NaN: the result must be NaN exactly where the equation gives NaN)",
@@ -134,6 +134,7 @@ WASTE_WORDS = {  # what a right kernel wastes
     "alone": "one thread reads {got} numbers of {of}{line}, one after the other, while others wait",
     "double": "it computes in float64{line}: write a number such as 1.0 as 1.0f",
 }
+ACCESS_WORDS = {"read": "read", "write": "write"}
 IN_LINE = " in line {line}"
 HINTS = {
     "np in cupy": "; in a cupy exercise write xp in place of np: it is CuPy on a GPU, and NumPy without one",
@@ -181,7 +182,8 @@ def words_of(kind: str, facts: Mapping[str, Any]) -> str:
 
 def _waste(facts: Mapping[str, Any]) -> str:
     line = IN_LINE.format(line=facts["line"]) if facts["line"] else ""
-    return WASTE_WORDS[facts["waste"]].format(**{**facts, "line": line})
+    access = ACCESS_WORDS.get(facts.get("access", ""), "")
+    return WASTE_WORDS[facts["waste"]].format(**{**facts, "line": line, "access": access})
 
 
 class _Facts(dict[str, Any]):
