@@ -84,7 +84,7 @@ def check(
         verdict = _checked(operation, name, text, launch, seed, sandbox, seconds)
     except CourseError as error:
         verdict = refused(operation, name, launch, error)
-    return replace(verdict, unknown=unknown_to(operation.name, name))
+    return replace(verdict, unknown=unknown_to(operation.name, name, text or ""))
 
 
 def _checked(
@@ -156,7 +156,7 @@ def _check_emulated(operation_name: str, name: str, text: str | None, launch: di
     operation = find(operation_name)
     kernel = build(operation, name, text, launch)
     found = cuda_answer.emulated(operation, kernel) if isinstance(kernel, CudaKernel) else None
-    return found and replace(found, unknown=unknown_to(operation.name, name))
+    return found and replace(found, unknown=unknown_to(operation.name, name, text or ""))
 
 
 def keep(

@@ -1,6 +1,5 @@
 """Which terms a verdict may use: those that the exercise's notebook, or one before it, has introduced."""
 
-import functools
 import re
 
 from nnclassroom.exercises.blanks import exercises
@@ -15,10 +14,15 @@ TERM_WORDS = {
 }
 
 
-@functools.cache
-def unknown_to(operation: str, kernel: str) -> str:
-    """A pattern of the terms that come after the notebook of an exercise; "" for a kernel that is no exercise."""
+def unknown_to(operation: str, kernel: str, text: str) -> str:
+    """A pattern of the terms that come after the notebook of an exercise; "" for a kernel that is not an exercise.
+
+    text: the answer. A student who uses terms of a later notebook knows them.
+    """
     found = [each.notebook for each in exercises() if (each.operation, each.kernel) == (operation, kernel)]
-    later = [terms for notebook, terms in TERM_WORDS.items() if found and notebook > found[0].partition("_")[0]]
-    words = [re.escape(word) for terms in later for word in terms.split(", ")]
-    return rf"\b(?:{'|'.join(words)})" if words else ""
+    later = [words for notebook, words in TERM_WORDS.items() if found and notebook > found[0].partition("_")[0]]
+    return "|".join(pattern for pattern in map(_pattern, later) if not re.search(pattern, text))
+
+
+def _pattern(words: str) -> str:
+    return rf"\b(?:{'|'.join(map(re.escape, words.split(', ')))})"

@@ -76,8 +76,7 @@ PHRASES = {
     "numbers": "{given}: expected {wanted}, got {yours}",
     "transposed": ": rows and columns are swapped, and the numbers are right",
     "besides": "; and {other}",
-    "not reached": "some elements have no thread: {name} has shape {shape}, but the launch covers only "
-    "{covered}{last}",
+    "not reached": "some elements have no thread: {name} has shape {shape}, but the launch covers only {covered}{last}",
     "covered": "{count} in {axis}",
     "last index": ": is x the last index?",
     "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 · inf, 0 / 0 or "
