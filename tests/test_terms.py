@@ -17,7 +17,7 @@ import pytest
 from nnclassroom.exercises import kept_kernels
 from nnclassroom.exercises.terms import TERM_WORDS, unknown_to
 from nnclassroom.judge.verdict import Verdict
-from nnclassroom.judge.words import without
+from nnclassroom.judge.words import without, words_of
 from tests.exercise_answers import WRONG, in_cuda
 from tools.translation import catalogue
 
@@ -82,6 +82,12 @@ def test_a_race_in_notebook_02_is_told_of_its_index_alone(emulator):
     assert first.line.endswith("check the index") and "barrier" not in first.line
     mine = kept_kernels.judged(operation, "mine", RACE, {"block": [256]})
     assert mine.line.endswith("check the index; if it is right, use atomicAdd or __syncthreads()")
+
+
+def test_shuffles_are_named_to_one_who_uses_them():
+    facts = {"wrong": 1, "size": 1, "place": "C", "got": "nan", "expected": "1", "nan": "shared", "block": 32}
+    assert "shuffle" not in words_of("wrong value", facts)
+    assert words_of("wrong value", facts | {"shuffles": True}).endswith("a lane that takes no part?")
 
 
 def test_what_a_reader_does_not_know_goes_with_the_verdict():

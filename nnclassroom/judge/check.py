@@ -90,6 +90,8 @@ def check(
     verdict = judge(rounding, kernel.name, run, device, seed, sandbox, fixed=fixed, too_many=too_many)
     if verdict and device == "emulator" and isinstance(kernel, CudaKernel):
         verdict = _looked_at(operation, kernel, run, verdict, {"sandbox": sandbox} if sandbox else {})
+    if isinstance(kernel, CudaKernel) and verdict.facts.get("nan") == "shared":
+        return replace(verdict, facts={**verdict.facts, "shuffles": "__shfl" in kernel.source.text})
     rounded = {"mantissa": kernel.mantissa} if kernel.mantissa != MANTISSA else {}
     return replace(verdict, facts={**verdict.facts, **rounded, "here": is_plain(kernel)}) if verdict else verdict
 

@@ -84,7 +84,7 @@ PHRASES = {
     "unwritten": " (never set, or added to before it was set)",
     "computed": " (computed from inf − inf, inf / inf, 0 · inf, 0 / 0 or the like)",
     "shared": " (computed from shared memory that none of a block's {block} threads had set)",
-    "lanes": "; or do shuffles read from a lane that takes no part?",
+    "shuffles": "; or do shuffles read from a lane that takes no part?",
     "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (the arguments contain infinities: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (the arguments contain NaN: the result must be NaN exactly where the equation gives NaN)",
@@ -224,7 +224,7 @@ def _diagnosis(facts: Mapping[str, Any]) -> str:
 def _more(facts: Mapping[str, Any]) -> str:
     """What is told after the numbers: more about the first wrong element, and what else there is."""
     advice = f"; {facts['advice']}" if facts.get("advice") and not facts.get("mistaken") else ""
-    lanes = PHRASES["lanes"] if facts.get("nan") == "shared" and not facts.get("unset") else ""
+    lanes = "".join(_those(facts, "shuffles"))
     return lanes + advice + _right(facts) + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
 
 
