@@ -338,7 +338,7 @@ def test_a_race_names_its_lines(function):
     other = [i for i, line in enumerate(lines, 1) if line.endswith("// other: " + function)]
     message = race(function)
     assert message.startswith(f"cuda/races.cu:{first[0]}: {function}: thread (")
-    assert f" (the other access is in line {other[0]})" in message if other else "other" not in message
+    assert f" (the other access is in line {other[0]})" in message if other else "other access" not in message
 
 
 def test_a_race_names_threads_blocks_and_the_cell():
