@@ -50,11 +50,10 @@ WORDS = {
 TEMPLATES = {
     "race in shared memory": ": thread {thread} and {whom} both touch {what}, one writes, "
     "with no barrier between them: is a __syncthreads() missing?{other}",
-    "race in a block": ": thread {thread} and {whom} both touch {what}, one writes, "
-    "with no barrier between them: is the index right? If it is: atomicAdd or __syncthreads(){other}",
-    "race between blocks": ": {who} and {whom} both touch "
-    "{what}, one writes, and blocks do not wait for each other: is the index right? If it is: use atomicAdd in all "
-    "lines that touch it{other}",
+    "race in a block": ": thread {thread} and {whom} both touch {what}, one writes{other}, "
+    "and nothing makes one wait for the other: check the index; if it is right, use atomicAdd or __syncthreads()",
+    "race between blocks": ": {who} and {whom} both touch {what}, one writes{other}, "
+    "and blocks do not wait for each other: check the index; if it is right, use atomicAdd in all lines that touch it",
     "bounds of argument": " {verb} {bytes} bytes out of bounds: {array}[{index}], but {array} has {count}; {who}",
     "bounds of dynamic shared": " {verb} {bytes} bytes out of bounds: byte {index} of the dynamic shared memory, "
     "which has {elements}; {who}",

@@ -1,5 +1,6 @@
 """Answers of students: for each exercise a right one, and several wrong ones with what the verdict must say of them."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -70,6 +71,7 @@ def test_a_wrong_answer(wrong):
     verdict = judged(wrong)
     counts = wrong.get("counts", True)  # false: wrong with NaN and infinities alone
     assert verdict is not None and bool(verdict) != counts
+    assert not verdict.unknown or not re.search(verdict.unknown, verdict.line), "a term that its notebook has not"
     if not ("line" in wrong and device.gpu_available()):
         assert wrong["says"] in verdict.line
     elif "says_gpu" in wrong:

@@ -204,8 +204,8 @@ def test_a_tiny_case_shows_what_every_array_became():
         return W, M, V
 
     verdict = check(find("adam_update"), without_root, seed=1)
-    given, _, rest = verdict.numbers.partition(": yours W [")
-    yours, _, expected = rest.partition(", expected W [")
+    given, _, rest = verdict.numbers.partition(": expected W [")
+    expected, _, yours = rest.partition(", got W [")
     assert given.startswith("W [") and "G [" in given and "V [" in yours and "V [" in expected
     assert str(verdict).endswith(f"\n  {verdict.numbers}") and "\n" not in verdict.line
 

@@ -338,18 +338,18 @@ def test_a_race_names_its_lines(function):
     other = [i for i, line in enumerate(lines, 1) if line.endswith("// other: " + function)]
     message = race(function)
     assert message.startswith(f"cuda/races.cu:{first[0]}: {function}: thread (")
-    assert message.endswith(f"(the other access is in line {other[0]})") if other else "other" not in message
+    assert f" (the other access is in line {other[0]})" in message if other else "other access" not in message
 
 
 def test_a_race_names_threads_blocks_and_the_cell():
     assert race("adds") == (
         "cuda/races.cu:3: adds: thread (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both touch a[1], one writes, "
-        "with no barrier between them: is the index right? If it is: atomicAdd or __syncthreads()"
+        "and nothing makes one wait for the other: check the index; if it is right, use atomicAdd or __syncthreads()"
     )
     assert race("adds", threads=1) == (
         "cuda/races.cu:3: adds: thread (0, 0, 0) of block (1, 0, 0) and thread (0, 0, 0) of block (0, 0, 0) both "
-        "touch a[1], one writes, and blocks do not wait for each other: is the index right? If it is: use "
-        "atomicAdd in all lines that touch it"
+        "touch a[1], one writes, and blocks do not wait for each other: check the index; if it is right, "
+        "use atomicAdd in all lines that touch it"
     )
     assert "both touch shared memory, one writes" in race("shared_for_private")
     assert "both touch dynamic shared memory, one writes" in race("dynamic")

@@ -60,7 +60,7 @@ def test_races_on_device_variables(function, what, order):
     assert not error.facts["shared"] and not error.facts["between_blocks"]
     between = fault(function, 2, threads=1, blocks=2, races=True, order=order)
     assert between.facts["between_blocks"]
-    assert str(between).endswith("is the index right? If it is: use atomicAdd in all lines that touch it")
+    assert str(between).endswith("check the index; if it is right, use atomicAdd in all lines that touch it")
 
 
 def test_a_race_on_a_variable_is_named_where_none_has_a_value_from_the_start():

@@ -69,13 +69,13 @@ def test_open(my_kernels, capsys):
     assert not my_kernels.exists()
 
 
-def test_a_stub_behind_some_code_is_open_too():
+def test_code_above_the_line_of_the_stub_is_not_open(my_kernels, capsys):
     @exercise("sigmoid", kernel="numpy")
     def sigmoid(z):
         a = np.exp(-z)
         raise NotImplementedError("the rest", a)
 
-    assert sigmoid.outcome.state == "open"
+    assert sigmoid.outcome.state == "wrong" and "still in it: delete that line" in sigmoid.outcome.line
 
 
 def test_wrong(my_kernels, capsys):
@@ -86,7 +86,7 @@ def test_wrong(my_kernels, capsys):
     assert sigmoid.outcome.state == "wrong"
     first, numbers, hint, state = capsys.readouterr().out.splitlines()
     assert first.startswith("✗ sigmoid (numpy): z (1,)") and "expected" in first
-    assert numbers.startswith("  z [") and ": yours a [" in numbers and ", expected a [" in numbers
+    assert numbers.startswith("  z [") and ": expected a [" in numbers and ", got a [" in numbers
     assert 'hint("sigmoid", "numpy")' in hint and state == "  Not kept. The course goes on with its own kernel."
     assert [path.name for path in my_kernels.iterdir()] == [kept_kernels.ATTEMPTS]
     np.testing.assert_allclose(sigmoid(Z), 1 / (1 + np.exp(-Z)), rtol=1e-5)  # the course goes on

@@ -1,5 +1,6 @@
 """Answers by other authors than the judge's: right ones are accepted, wrong ones refused for the right reason."""
 
+import re
 from operator import itemgetter
 
 import pytest
@@ -76,6 +77,7 @@ def test_a_wrong_answer_is_refused(answer, monkeypatch, request):
         monkeypatch.setattr(kept_kernels, "TIME_LIMIT_CUDA", 15.0)
     verdict = judged(answer)
     assert verdict is not None, "open"
+    assert not verdict.unknown or not re.search(verdict.unknown, verdict.line), "a term that its notebook has not"
     if not answer.get("counts", True):  # wrong with NaN and infinities alone
         assert verdict and verdict.facts["not finite"], str(verdict)
         return

@@ -35,10 +35,10 @@ def test_a_right_text_is_right_in_a_fresh_python_too():
 @pytest.mark.parametrize(
     ("body", "kind", "said"),
     [
-        ("return z.tolist()", "type", "returns a list"),
-        ("return (x for x in z)", "type", "returns a generator"),
-        ("return {'a': z}", "type", "returns a dict"),
-        ("return z, z", "type", "returns a tuple of 2"),
+        ("return z.tolist()", "type", "got a list"),
+        ("return (x for x in z)", "type", "got a generator"),
+        ("return {'a': z}", "type", "got a dict"),
+        ("return z, z", "type", "got a tuple of 2"),
         ("return np.matrix(z)", "type", "matrix"),
         ("return np.ma.array(z)", "type", "MaskedArray"),
         ("return np.broadcast_to(np.float32(1), z.shape)", "type", "cannot be written"),
@@ -52,7 +52,11 @@ def test_a_right_text_is_right_in_a_fresh_python_too():
         ("raise SystemExit(3)", "raised", "SystemExit"),
         ("raise ValueError('raised NotImplementedError')", "raised", "ValueError"),
         ("raise NotImplementedError", "open", ""),
-        ("return expit(z)", "name", "names defined outside"),
+        ("'The sigmoid.'\n    ...\n    raise NotImplementedError('yours')", "open", ""),
+        ("a = 1 / (1 + np.exp(-z))\n    raise NotImplementedError", "unfinished", "delete that line"),
+        ("raise NotImplementedError\n    return 1 / (1 + np.exp(-z))", "unfinished", "delete that line"),
+        ("if z.ndim:\n        return todo(z)\n    raise NotImplementedError", "name", "todo"),
+        ("return expit(z)", "name", "what it defines or imports itself"),
         ("return np.maximum(z, 0, 0)", "raised", "nest two calls"),
         ("y = 0 * z\n    y[z.size] = 1  # past it\n    return y", "raised", "; in the line: y[z.size] = 1  # past it"),
         ("return np.maximum(z, 0, z * 2)", "wrong value", "nest two calls"),
@@ -69,7 +73,7 @@ def test_kinds(body, kind, said):
 def test_what_remembers_is_told_so():
     text = "seen = {}\ndef sigmoid(z):\n    return seen.setdefault(z.shape, 0.5 * np.tanh(0.5 * z) + 0.5).copy()\n"
     verdict = judged(text)
-    assert verdict.kind == "remembers" and "after other calls" in verdict.line
+    assert verdict.kind == "remembers" and "wrong on a later one" in verdict.line
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,10 @@ def test_in_this_process_the_verdict_names_mistakes_too():
 
     for kernel, says in (
         (does_it_itself, "raised ValueError"),
-        (replaces, "b[1] is to be changed in place, but another array stands in its place"),
+        (replaces, "b[1] must be changed in place, but its place in the list holds a different array"),
         (asks_for_another, "k has no softmax; it has dense_forward"),
         (moves_biases_alone, "the weights have not moved"),
-        (lambda *arguments: None, "is as it was"),
+        (lambda *arguments: None, "is unchanged"),
     ):
         assert says in check(algorithm_1, kernel).line
 

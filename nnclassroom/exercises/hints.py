@@ -1,44 +1,14 @@
-"""The exercises of the course in order, their hints, and the student's progress."""
+"""The hints of the exercises, and the student's progress."""
 
-import functools
 import sys
-import tomllib
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 
 from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises.blanks import Exercise, exercises
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.formats import duration
 from nncourse.errors import CourseError
-
-
-@dataclass(frozen=True)
-class Exercise:
-    """One blank of a notebook."""
-
-    notebook: str
-    operation: str
-    kernel: str
-    hint: str
-
-    @property
-    def key(self) -> str:
-        """The key in hints.toml and in the record of kept kernels."""
-        return f"{self.operation}.{self.kernel}"
-
-
-@functools.cache
-def exercises() -> tuple[Exercise, ...]:
-    """All exercises of hints.toml, in the order of the notebooks."""
-    text = (Path(__file__).parent / "hints.toml").read_text("utf-8")
-    return tuple(
-        Exercise(notebook, operation, kernel, hint)
-        for notebook, hints in tomllib.loads(text).items()
-        for key, hint in hints.items()
-        for operation, kernel in [key.split(".")]
-    )
 
 
 def hint(operation: str, kernel: str = "") -> None:

@@ -24,6 +24,7 @@ from cuda_on_cpu.errors import CudaCompileError
 from cuda_on_cpu.text import CudaSource
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.locked import locked
+from nnclassroom.exercises.terms import unknown_to
 from nnclassroom.judge import worker
 from nnclassroom.judge.verdict import Verdict
 from nncourse import device as devices
@@ -78,21 +79,34 @@ def check(
     seconds: the CPU time that Python may take.
     definitions: of an examination's operations; see exam_operations.py.
     """
-    from nnclassroom.judge import answer, check  # in the worker alone: a notebook loads no judge
-
     operation = _found(operation_name, definitions)
     try:
-        if text is None:
-            return check.check(operation, build(operation, name, None), seed=seed)
-        if not launch:
-            _refuse_name(operation, name)
-            refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, operation.python_devices)
-            return answer.check_text(operation, name, text, seconds, seed, sandbox)
-        from nnclassroom.judge import cuda_answer  # and the emulator with it
-
-        return cuda_answer.check_cuda(operation, _cuda_kernel(operation, name, text, launch), seed, sandbox)
+        verdict = _checked(operation, name, text, launch, seed, sandbox, seconds)
     except CourseError as error:
-        return refused(operation, name, launch, error)
+        verdict = refused(operation, name, launch, error)
+    return replace(verdict, unknown=unknown_to(operation.name, name, text or ""))
+
+
+def _checked(
+    operation: Operation,
+    name: str,
+    text: str | None,
+    launch: dict[str, Any] | None,
+    seed: int | None,
+    sandbox: tuple[str, ...],
+    seconds: float,
+) -> Verdict:
+    from nnclassroom.judge import answer, check  # in the worker alone: a notebook loads no judge
+
+    if text is None:
+        return check.check(operation, build(operation, name, None), seed=seed)
+    if not launch:
+        _refuse_name(operation, name)
+        refuse_unknown(f"for {file_name(operation, name, launch)} a Python kernel", name, operation.python_devices)
+        return answer.check_text(operation, name, text, seconds, seed, sandbox)
+    from nnclassroom.judge import cuda_answer  # and the emulator with it
+
+    return cuda_answer.check_cuda(operation, _cuda_kernel(operation, name, text, launch), seed, sandbox)
 
 
 def _found(name: str, definitions: str) -> Operation:
@@ -141,7 +155,8 @@ def _check_emulated(operation_name: str, name: str, text: str | None, launch: di
 
     operation = find(operation_name)
     kernel = build(operation, name, text, launch)
-    return cuda_answer.emulated(operation, kernel) if isinstance(kernel, CudaKernel) else None
+    found = cuda_answer.emulated(operation, kernel) if isinstance(kernel, CudaKernel) else None
+    return found and replace(found, unknown=unknown_to(operation.name, name, text or ""))
 
 
 def keep(

@@ -30,7 +30,7 @@ def _whose_weights(t: int) -> str:
     return (
         f"of the numbers g[0] … g[{t}] each is to weigh β times as much as the one behind it"
         if t
-        else "there it must be g[0] itself, whose weight is 1"
+        else "m[0] must be g[0] itself, whose weight is 1"
     )
 
 

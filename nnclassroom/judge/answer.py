@@ -31,9 +31,9 @@ from nnclassroom.judge.answer_process.results import LONGEST_TEXT, said_of
 from nnclassroom.judge.answer_process.talk import MOST_MESSAGE
 from nnclassroom.judge.check import WRONG_VALUES, judge
 from nnclassroom.judge.forbidden_python import forbidden, imports_the_course
-from nnclassroom.judge.python_text import lines, tree
+from nnclassroom.judge.python_text import is_empty, lines, tree
 from nnclassroom.judge.run import BROKEN_OFF, Returned, raised, stale_fault
-from nnclassroom.judge.verdict import RIGHT, Case, Fault, Verdict
+from nnclassroom.judge.verdict import OPEN, RIGHT, Case, Fault, Verdict
 from nncourse import device as devices
 from nncourse.errors import CourseError, printable
 from nncourse.kernels import jit
@@ -86,6 +86,9 @@ def check_text(
         if verdict:
             noted: Verdict = process.noted(verdict, seed)
             return noted
+    if verdict.kind == OPEN and not is_empty(text):  # there is more than the stub
+        kind = "unfinished" if "raise NotImplementedError" in text else "raised"
+        return dataclasses.replace(verdict, kind=kind, facts={"type": "NotImplementedError"})
     case = verdict.case
     if verdict.kind == "wrong value" and case is not None and process.calls > 1:
         with process_of(operation, name, text, seconds, sandbox) as process:

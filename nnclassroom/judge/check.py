@@ -83,8 +83,8 @@ def check(
     if isinstance(kernel, CudaKernel):
         fixed, too_many = kernel.fixed_threads, partial(_too_many, kernel) if device == "emulator" else None
     if fixed > MOST_FIXED:
-        said = f"a launch of {fixed:,} threads along an axis, whatever the sizes: expected at most {MOST_FIXED:,}"
-        said += ", in a loop over the elements, or a --grid by names of sizes"
+        said = f"the launch has {fixed:,} threads along an axis, whatever the sizes: expected at most {MOST_FIXED:,}"
+        said += "; loop over the elements, or name sizes in --grid"
         return Verdict(operation.name, kernel.name, "launch", {"said": said})
     run, rounding = runner(operation, kernel, device), rounded_as(operation, kernel)
     verdict = judge(rounding, kernel.name, run, device, seed, sandbox, fixed=fixed, too_many=too_many)
@@ -94,6 +94,8 @@ def check(
         verdict = replace(verdict, facts={**verdict.facts, **whole_division(operation, kernel.source.text)})
     if verdict and device == "emulator" and isinstance(kernel, CudaKernel):
         verdict = _looked_at(operation, kernel, run, verdict, {"sandbox": sandbox} if sandbox else {})
+    if isinstance(kernel, CudaKernel) and verdict.facts.get("nan") == "shared":
+        return replace(verdict, facts={**verdict.facts, "shuffles": "__shfl" in kernel.source.text})
     rounded = {"mantissa": kernel.mantissa} if kernel.mantissa != MANTISSA else {}
     return replace(verdict, facts={**verdict.facts, **rounded, "here": is_plain(kernel)}) if verdict else verdict
 

@@ -26,6 +26,7 @@ KIND_WORDS = {
     "traffic": "traffic",
     "budget": "memory traffic",
     "not asked": "not asked",
+    "unfinished": "unfinished",
     # of the emulator: cuda_on_cpu/faults.py
     "race": "race",
     "bounds": "bounds",

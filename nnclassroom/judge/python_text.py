@@ -1,4 +1,4 @@
-"""Python text as Python reads it: its syntax tree, and its lines."""
+"""Python text as Python reads it: its syntax tree, its lines, and whether a function is still empty."""
 
 import ast
 import re
@@ -28,3 +28,19 @@ def lines(text: str) -> list[str]:
     """
     found = LINE_END.split(text)
     return found if found[-1] else found[:-1]
+
+
+def is_empty(text: str) -> bool:
+    """Whether the function's body is only a docstring, `...`, `pass` or `raise NotImplementedError`."""
+    try:
+        node = tree(text).body[0]
+    except (SyntaxError, IndexError):  # reported when it is built
+        return False
+    return all(_says_nothing(statement) for statement in getattr(node, "body", ()))
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Raise):
+        return "NotImplementedError" in ast.unparse(statement)
+    constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return constant or isinstance(statement, ast.Pass)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from nnclassroom.judge.words import OPEN, PHRASES, RIGHT, UNCHECKED, words_of
+from nnclassroom.judge.words import OPEN, PHRASES, RIGHT, UNCHECKED, without, words_of
 
 __all__ = ["OPEN", "RIGHT", "UNCHECKED", "Case", "Fault", "Verdict"]
 
@@ -41,7 +41,8 @@ class Verdict:
     """The outcome of a check. `case` is the one that failed, `run` how the emulator ran it.
 
     True if the kernel is right. `line` is the verdict in words: one line, and perhaps a compiler's excerpt
-    below it. `numbers` are those of a tiny case in one line, "" otherwise.
+    below it. `numbers` are those of a tiny case in one line, "" otherwise. `unknown` is a pattern of words that its
+    reader does not know yet: the line leaves out clauses that need them.
     """
 
     operation: str
@@ -50,6 +51,7 @@ class Verdict:
     facts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     case: Case | None = None
     run: str = ""
+    unknown: str = ""
 
     def __bool__(self) -> bool:
         return self.kind == RIGHT
@@ -58,7 +60,8 @@ class Verdict:
     def line(self) -> str:
         place = ", ".join(filter(None, [self.case.label if self.case else "", self.run]))
         parts = [f"{self.operation} ({self.kernel})", place, words_of(self.kind, self.facts)]
-        return ": ".join(filter(None, parts))
+        line = ": ".join(filter(None, parts))
+        return without(line, self.unknown, self.facts.get("source", "")) if self.unknown else line
 
     @property
     def numbers(self) -> str:
@@ -71,4 +74,4 @@ class Verdict:
     __repr__ = __str__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Verdict, (self.operation, self.kernel, self.kind, dict(self.facts), self.case, self.run)
+        return Verdict, (self.operation, self.kernel, self.kind, dict(self.facts), self.case, self.run, self.unknown)

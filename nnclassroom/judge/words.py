@@ -3,6 +3,7 @@
 Templates are filled with the facts of a verdict. Code reads facts, never words.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,38 +12,41 @@ RIGHT, OPEN, UNCHECKED = "right", "open", "cannot be checked"
 # The words of each kind of fault. {…} are facts, or phrases made of facts: see _PHRASES. Other kinds
 # come from cuda_on_cpu and nncourse/parallel/simulation, with their words as the fact `said`.
 WORDS = {
-    "wrong value": "{changed}{wrong} of {size} wrong, first {place}: got {got}{why}, expected {expected}{more}",
-    "not in place": "{name} is to be changed in place, but {how}{new_array}",
+    "wrong value": "{diagnosis}{changed}{wrong} of {size} wrong, first {place}: "
+    "expected {expected}, got {got}{why}{more}",
+    "not in place": "{name} must be changed in place, but {how}{new_array}",
     "nothing": "returns nothing: expected {wanted}",
-    "type": "returns {what}: expected {wanted}{convert}",
-    "shape": "{name} has shape {got}, expected {wanted}{transposed}{because}",
-    "dtype": "{name} is {got}, expected {wanted}{convert}{besides}",
-    "changes an argument": "changes its argument {name}",
+    "type": "returns the wrong type: expected {wanted}, got {what}{convert}",
+    "shape": "{name} has the wrong shape: expected {wanted}, got {got}{transposed}{because}",
+    "dtype": "{name} has the wrong type: expected {wanted}, got {got}{convert}{besides}",
+    "changes an argument": "changes its argument {name}, which must stay as it is",
     "changes what was": "changes {name} of an earlier call: keep no array from one call to the next",
-    "shares memory": "{name} lies in the memory of {shares}: expected a new array{copy}",
-    "remembers": "right when it is called first, but wrong after other calls: it remembers something: {said}",
+    "shares memory": "{name} shares memory with {shares}: expected a new array{copy}",
+    "remembers": "right on the first call, wrong on a later one; does it keep state between calls? {said}",
     "raised": "raised {type}{says}{in_line}{hint}",
-    "name": "raised {type}: {text}; names defined outside the function are not kept with it, except {names}",
+    "name": "raised {type}: {text}; the function may use only what it defines or imports itself, besides {names}",
     "forbidden": "{said}{in_line}{hint}",
     "build": "{said}",
     "time limit": "did not end within {seconds:g} s: {look}",
-    "crash": "ended its process ({ending}){more}",
+    "crash": "its process ended with {ending}{more}",
     "compile": "{not_compiled}{said}",
-    "outside": "writes outside of its arrays: is the guard right?",
+    "outside": "writes outside its arrays: is the guard right?",
     "cannot be checked": "cannot be checked here: {said}",
-    "different bits": "right up to rounding, but {place} is {got} on rank {other} and {first} on rank 0: {same_bits}",
+    "different bits": "right up to rounding, but the ranks differ: {place} is {got} on rank {other} and {first} on "
+    "rank 0; {same_bits}",
     "traffic": "the sums are right, but {said}",
     "budget": "the numbers are right, but {over}",
-    "not asked": "the numbers are right, but {missing} was never called: ask k for it, so that your own kernels train",
+    "unfinished": "ends at `raise NotImplementedError`, which is still in it: delete that line",
+    "not asked": "the numbers are right, but {missing} was never called: call it, so that your own kernels train",
 }
 RIGHT_WORDS = "right in {count} cases {where}{here}{also}{rounded}{not_finite}{waste}"
 BUT = "\n  right, but {said}"
-NOT_FINITE = "\n  with NaN and infinities, which do not count: {said}"
+NOT_FINITE = "\n  wrong only with NaN or infinities, which does not count: {said}"
 OPEN_WORDS = " open"  # with a space, so that translations can tell it from the kind
 WHERE = {
     "cpu": "on the CPU",
     "gpu": "on the GPU",
-    "emulator": "on the CPU emulator, in three thread orders, and no races",
+    "emulator": "on the CPU emulator, in three thread orders and without races",
 }
 LOOKING = "looking for races"
 IN_ORDER = {
@@ -55,47 +59,47 @@ ALSO_EMULATED = ", and on the CPU emulator without races"
 ROUNDED = "; as exact as factors with {mantissa} bits of mantissa allow"
 ALSO_WAITING = "; but if a send waits until it is received, as MPI's does with large messages, there is a {said}"
 PHRASES = {
-    "as it was": "is as it was: {wrong} of {size} wrong, first {place}: got {got}, expected {expected}",
-    "another array": "another array is returned: change {name} itself, with {name}[:] = … or {name} -= …",
-    "another argument": "{instead} is returned in its place: return {order}",
-    "another in list": "another array stands in its place in the list: change {name} itself, as k.sgd_update does",
+    "as it was": "is unchanged: {wrong} of {size} wrong, first {place}: expected {expected}, got {got}",
+    "another array": "a different array is returned: change {name} itself, with {name}[:] = … or {name} -= …",
+    "another argument": "{instead} is returned instead: return {order}",
+    "another in list": "its place in the list holds a different array: change {name} itself, as k.sgd_update does",
     "to wrong values": "{name} is changed in place, but to wrong values{sign}: ",
     "sign": " (sign?)",
     "right": "; your {names} is right",
     "all right": "; your {names} are right",
-    "factor": "; each is {factor} times what it should be",
-    "rebinds": "; `{rebinds}` gives the name to a new array: write `{within}` to change the array that was passed",
-    "quotient": "; `{quotient}` divides whole numbers, and leaves 0: write `{better}`",
-    "half": "; all are right to about three digits: is something computed in float16, or by an approximation?",
+    "factor": "each is {factor} times what it should be",
+    "rebinds": "`{rebinds}` gives the name to a new array: write `{within}` to change the array that was passed",
+    "quotient": "`{quotient}` divides whole numbers, and leaves 0: write `{better}`",
+    "half": "all are right to about three digits only: is something rounded or approximated?",
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
-    "twin": "; {twin} holds the same numbers: is one array returned twice?",
-    "itself": "; the argument {itself} itself is returned",
-    "fixed": "; the launch has {fixed:,} threads, however many elements there are: does each take more than one?",
-    "numbers": "{given}: yours {yours}, expected {wanted}",
-    "transposed": ": rows and columns are exchanged, and the numbers are right",
+    "twin": "{twin} holds the same numbers: is one array returned twice?",
+    "itself": "the argument {itself} itself is returned",
+    "fixed": "the launch has {fixed:,} threads, whatever the sizes: does each thread take more than one element?",
+    "numbers": "{given}: expected {wanted}, got {yours}",
+    "transposed": ": rows and columns are swapped, and the numbers are right",
     "besides": "; and {other}",
-    "not reached": "; no thread came there: {name} has shape {shape}, and the launch covers {covered}{last}",
+    "not reached": "some elements have no thread: {name} has shape {shape}, but the launch covers only {covered}{last}",
     "covered": "{count} in {axis}",
     "last index": ": is x the last index?",
     "never set": " (never set, added to before it was set, or computed from inf − inf, inf / inf, 0 · inf, 0 / 0 or "
-    "such)",
+    "the like)",
     "unwritten": " (never set, or added to before it was set)",
-    "computed": " (computed from inf − inf, inf / inf, 0 · inf, 0 / 0 or such)",
-    "shared": " (computed from shared memory that none of a block's {block} threads had set, or from a lane that takes "
-    "no part)",
+    "computed": " (computed from inf − inf, inf / inf, 0 · inf, 0 / 0 or the like)",
+    "shared": " (computed from shared memory that none of a block's {block} threads had set)",
+    "shuffles": "; or do shuffles read from a lane that takes no part?",
     "unset": " (computed from a variable or an array that the kernel had not set)",
-    "from infinities": " (there are infinities in the arguments: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
-    "from nans": " (there are NaNs in the arguments: NaN is to go through just where the equation says so)",
+    "from infinities": " (the arguments contain infinities: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
+    "from nans": " (the arguments contain NaN: the result must be NaN exactly where the equation gives NaN)",
     "endless": "look for an endless loop",
-    "waits": "it computed for only {cpu:.2g} s of them: does it sleep, or wait for something?",
-    "slow": "it computes too slowly for the sizes that are tried, or for ever",
+    "waits": "it computed for only {cpu:.2g} s of them: does it sleep or wait for something?",
+    "slow": "it is too slow for the sizes that are tried, or it never ends",
     "in line": "; in the line: {source}",
-    "convert": "; {name}.astype(np.{dtype}) makes one",
-    "as array": "; np.array(…, np.{dtype}) makes one",
+    "convert": "; {name}.astype(np.{dtype}) converts it",
+    "as array": "; np.array(…, np.{dtype}) makes an array of it",
     "copy": ", such as {name}.copy()",
-    "read-only": "an array that cannot be written",
-    "same bits": "all ranks are to hold the same bits, so let one of them add, and send its sum to the others",
+    "read-only": "an array that cannot be written to",
+    "same bits": "all ranks must end with the same bits: let one rank do each addition, and send its sum to the others",
     "member": "rank {rank}: ",
     "member after": "rank {rank}, after its step {step}: ",
     "a": "a {type}",
@@ -105,41 +109,57 @@ PHRASES = {
     "exit": "status {status}",
     "signal": "signal {signal}",
     "not compiled": "does not compile\n",
-    "broke off": ": it broke off the conversation with the checker",
+    "broke off": ": it broke off its connection to the checker",
 }
 BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
-    "reads": "{of} is read {got:,} times from global memory: expected at most {limit:,}, with a tile in shared memory",
-    "sectors": "the reads of {of} touch {got:,} sectors of 32 bytes: expected at most {limit:,}, by neighbouring "
-    "threads that read neighbours",
-    "reads by a thread": "one thread reads {of} {got:,} times, one after the other: expected at most {limit:,}, "
-    "and all threads at work",
+    "reads": "{of} is read {got:,} times from global memory: expected at most {limit:,}; load a tile into shared "
+    "memory, and read it there",
+    "sectors": "the reads of {of} touch {got:,} sectors of 32 bytes: expected at most {limit:,}; let "
+    "neighbouring threads read neighbouring numbers",
+    "reads by a thread": "one thread reads {of} {got:,} times, one after the other: expected at most {limit:,}; "
+    "share the work among all threads",
     "shared reads": "what another thread has put into shared memory is read {got:,} times: expected at least {limit:,}",
     "shared reads by a thread": "one thread reads {got:,} numbers that others have put into shared memory: expected at "
-    "most {limit:,}, such as one in each round of a tree",
-    "shared writes": "shared memory is written {got:,} times: expected at most {limit:,}, one by each warp, whose "
-    "threads hand each other their numbers by shuffles",
-    "atomics": "{got:,} atomic additions to {of} wait for one another: expected at most {limit:,}, after each block "
-    "has added up its own",
+    "most {limit:,}; a tree needs one in each round",
+    "shared writes": "shared memory is written {got:,} times: expected at most {limit:,}; add up in each warp "
+    "by shuffles, and write once per warp",
+    "atomics": "{got:,} atomic additions to {of} wait for one another: expected at most {limit:,}; let each block "
+    "add up its own numbers first",
     "shared atomics": "{got:,} atomic additions to shared memory wait for one another: expected at most "
-    "{limit:,}, and rounds in which half of the threads add",
-    "additions": "it makes {got:,} atomic additions: expected at least {limit:,}, by atomicAdd",
+    "{limit:,}; add in rounds, each with half of the threads",
+    "additions": "it makes {got:,} atomic additions: expected at least {limit:,}; use atomicAdd",
 }
 WASTE_WORDS = {  # what a right kernel wastes
     "sectors": "a warp's {access} of {of}{line} touches {got} sectors where {least} would do",
     "turns": "a warp's {access} of {of}{line} takes {got} turns at the banks of shared memory where {least} would do",
-    "again": "a thread reads the same numbers of {of} {got} times{line}: a local variable keeps them",
+    "again": "a thread reads the same numbers of {of} {got} times{line}: keep them in a local variable",
     "alone": "one thread reads {got} numbers of {of}{line}, one after the other, while others wait",
-    "double": "it computes with 64 bits{line}: a number such as 1.0 is a double, 1.0f is a float",
+    "double": "it computes in float64{line}: write a number such as 1.0 as 1.0f",
 }
+ACCESS_WORDS = {"read": "read", "write": "write"}
 IN_LINE = " in line {line}"
 HINTS = {
-    "np in cupy": "; in a cupy exercise NumPy is called xp, which is CuPy on a GPU",
-    "numba apart": "; Numba belongs into a kernel named numba: write loops there, which it then compiles",
-    "three to maximum": "; np.maximum and np.minimum take two arrays, and write into a third: nest two calls",
-    "computes": "; a kernel computes, and needs only math, functools and their like",
-    "returned nothing": "; all_reduce, broadcast and receive return nothing: they change the vector",
-    "no cupy": "; without a GPU xp is NumPy here, which lacks what only CuPy has",
+    "np in cupy": "; in a cupy exercise write xp in place of np: it is CuPy on a GPU, and NumPy without one",
+    "numba apart": "; use Numba only in the kernel named numba: write plain loops there, and they are compiled for you",
+    "three to maximum": "; np.maximum and np.minimum compare two arrays, and write into a third: nest two calls",
+    "computes": "; a kernel only computes: import math, functools and the like, and nothing else",
+    "returned nothing": "; all_reduce, broadcast and receive return nothing: they change the vector in place",
+    "no cupy": "; without a GPU xp is NumPy, which lacks what only CuPy has",
 }
+
+
+def without(line: str, unknown: str, own: str = "") -> str:
+    """The line without its clauses in which the pattern of unknown words occurs; the first, what is wrong, stays.
+
+    own: the student's words in it, which may be any. A compiler's excerpt below a line is left as it is; what a right
+    kernel is told below its line goes whole.
+    """
+    first, *below = line.split("\n")
+    hidden = first.replace(own, "\0") if own else first
+    known, *clauses = hidden.split("; ")
+    kept = [known, *(each for each in clauses if not re.search(unknown, each))]
+    more = [each for each in below if not (each.startswith("  ") and re.search(unknown, each))]
+    return "\n".join(["; ".join(kept).replace("\0", own), *more])
 
 
 def words_of(kind: str, facts: Mapping[str, Any]) -> str:
@@ -164,7 +184,8 @@ def words_of(kind: str, facts: Mapping[str, Any]) -> str:
 
 def _waste(facts: Mapping[str, Any]) -> str:
     line = IN_LINE.format(line=facts["line"]) if facts["line"] else ""
-    return WASTE_WORDS[facts["waste"]].format(**{**facts, "line": line})
+    access = ACCESS_WORDS.get(facts.get("access", ""), "")
+    return WASTE_WORDS[facts["waste"]].format(**{**facts, "line": line, "access": access})
 
 
 class _Facts(dict[str, Any]):
@@ -175,14 +196,14 @@ class _Facts(dict[str, Any]):
         return make(self) if make else ""
 
 
-def _those(facts: Mapping[str, Any], *names: str) -> str:
+def _those(facts: Mapping[str, Any], *names: str) -> list[str]:
     """The phrases of those names that are facts."""
-    return "".join(PHRASES[name].format_map(facts) for name in names if facts.get(name))
+    return [PHRASES[name].format_map(facts) for name in names if facts.get(name)]
 
 
 def _changed(facts: Mapping[str, Any]) -> str:
     template = PHRASES["to wrong values"] if facts.get("in place") else ""
-    return template.format(name=facts.get("name"), sign=_those(facts, "sign"))
+    return template.format(name=facts.get("name"), sign="".join(_those(facts, "sign")))
 
 
 def _why(facts: Mapping[str, Any]) -> str:
@@ -196,13 +217,22 @@ def _why(facts: Mapping[str, Any]) -> str:
     return PHRASES["from infinities" if facts.get("infinities") else kind] if kind else ""
 
 
+WHOLE = ("rebinds", "quotient", "half", "twin", "itself", "fixed")
+
+
+def _diagnosis(facts: Mapping[str, Any]) -> str:
+    """What explains all wrong elements together: it comes before the numbers."""
+    found = [_factor(facts), facts["advice"] if facts.get("mistaken") and facts.get("advice") else ""]
+    found += [_not_reached(facts) if facts.get("covers") else "", *_those(facts, *WHOLE)]
+    return "".join(f"{each} " if each.endswith("?") else f"{each}; " for each in found if each)
+
+
 def _more(facts: Mapping[str, Any]) -> str:
-    advice = f"; {facts['advice']}" if facts.get("advice") and not facts.get("quotient") else ""
-    advice += _those(facts, "rebinds", "quotient")
-    advice += _not_reached(facts) if facts.get("covers") else ""
-    advice += _those(facts, "half", "twin", "itself")
-    right = _right(facts) + _those(facts, "fixed")
-    return _factor(facts) + advice + right + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
+    """What is told after the numbers: more about the first wrong element, and what else there is."""
+    known = facts.get("mistaken") or facts.get("quotient")
+    advice = f"; {facts['advice']}" if facts.get("advice") and not known else ""
+    lanes = "".join(_those(facts, "shuffles"))
+    return lanes + advice + _right(facts) + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
 
 
 def _not_reached(facts: Mapping[str, Any]) -> str:
@@ -260,9 +290,10 @@ _PHRASES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "transposed": lambda facts: PHRASES["transposed"] if facts.get("turned") else "",
     "because": lambda facts: f"; {facts['advice']}" if facts.get("advice") else "",
     "besides": lambda facts: PHRASES["besides"].format_map(facts) if facts.get("other") else "",
+    "diagnosis": _diagnosis,
     "changed": _changed,
     "how": _how,
-    "new_array": lambda facts: _those(facts, "rebinds"),
+    "new_array": lambda facts: "".join(f"; {each}" for each in _those(facts, "rebinds")),
     "why": _why,
     "more": _more,
     "over": lambda facts: BUDGET_WORDS[facts["limited"]].format_map(facts),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from nnclassroom.judge.python_text import lines, tree
+from nnclassroom.judge.python_text import is_empty, lines, tree
 from nnclassroom.pages import running_ipython
 from nncourse.errors import CourseError
 
@@ -192,19 +192,3 @@ def answers(source: str) -> Iterator[tuple[str, str, str]]:
     for each in functions(source):
         if each.operation and not is_empty(each.text):
             yield each.operation, each.kernel, _named(each, each.operation)
-
-
-def is_empty(text: str) -> bool:
-    """Whether the function's body is only a docstring, `...`, `pass` or `raise NotImplementedError`."""
-    try:
-        node = tree(text).body[0]
-    except (SyntaxError, IndexError):  # reported when it is built
-        return False
-    return all(_says_nothing(statement) for statement in getattr(node, "body", ()))
-
-
-def _says_nothing(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Raise):
-        return "NotImplementedError" in ast.unparse(statement)
-    constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    return constant or isinstance(statement, ast.Pass)

@@ -111,7 +111,7 @@ def _mistakes_of_pixels(
     )
     rows, columns = _windows_with(place, D.shape, W.shape[-1], stride, before)
     if len(rows) * len(columns) > 1:
-        words = f"that pixel is in {len(rows) * len(columns)} windows, and this is what one alone gives back"
+        words = f"pixel {place[2:]} is in {len(rows) * len(columns)} windows, and this is what one alone gives back"
         for y in rows:
             for x in columns:
                 i, j = place[2] + before - y * stride, place[3] + before - x * stride

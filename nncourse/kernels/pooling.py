@@ -291,7 +291,7 @@ def _one_window(
     s, k, row, column = place
     deltas = D[s, k][places[s, k] == row * w_in + column]
     if deltas.size > 1:
-        shared = f"that pixel is the largest of {deltas.size} windows"
+        shared = f"pixel {row, column} is the largest of {deltas.size} windows"
         yield f"{shared}, and this is their mean", float(deltas.mean())
         for delta in deltas:
             yield f"{shared}, and this is the delta of one alone", float(delta)
