@@ -20,7 +20,7 @@ import tempfile
 import time
 import tokenize
 import tomllib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +50,7 @@ DROPPED = {"abs", "fabsf", "not", "__syncthreads", "__syncwarp"}
 JOINED = {"<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "%=", "++", "--", "&&", "||", "<<", ">>", "->"}
 CUDA_TYPES = {"float": "float", "double": "float", "int": "int", "unsigned": "int", "size_t": "int", "long": "int"}
 NUMBER = re.compile(r"(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+)([fFuUlL]*)", re.IGNORECASE)
+LARGER = "…: __shared__ …"  # a larger or wider array in shared memory, each place of it for the same number
 NEAR = 2  # names
 OPENING, CLOSING = "([{", ")]}"
 
@@ -61,16 +62,6 @@ class Word(NamedTuple):
     text: str
     start: int
     end: int
-
-
-class Mutant(NamedTuple):
-    """A whole text; and its place, the number of the line that is different, and that line."""
-
-    text: str
-    place: str
-
-
-# ---- the words of a text
 
 
 def python_words(text: str) -> list[Word]:
@@ -95,18 +86,14 @@ def cuda_words(text: str) -> list[Word]:
     return words
 
 
-# ---- mutants
-
-
-def mutants(text: str, cuda: bool) -> list[Mutant]:
-    """All mutants of a text, each once, in the order of their places."""
-    words = cuda_words(text) if cuda else python_words(text)
+def mutants(text: str, cuda: bool) -> dict[str, str]:
+    """All mutants of a text, and of each its place: the number of the line that is different, and that line."""
     found = {text: ""}
-    for start, end, becomes in sorted(_changes(words, cuda)):
+    for start, end, becomes in sorted(_changes(cuda_words(text) if cuda else python_words(text), cuda)):
         mutant = text[:start] + becomes + text[end:]
         number = text.count("\n", 0, start)
         found.setdefault(mutant, f"{number + 1}: {mutant.splitlines()[number].strip()}")
-    return [Mutant(mutant, place) for mutant, place in found.items() if place]
+    return {mutant: place for mutant, place in found.items() if place}
 
 
 def _changes(words: Sequence[Word], cuda: bool) -> Iterator[tuple[int, int, str]]:
@@ -184,7 +171,8 @@ def _alike(start: int, name: str, kinds: Mapping[str, tuple[str, int]]) -> Itera
         yield from {alike[(place + step) % len(alike)] for step in range(-NEAR, NEAR + 1)} - {name}
 
 
-# ---- verdicts
+def name_of(answer: Mapping[str, str]) -> str:
+    return f"{answer['operation']}.{answer['kernel']}"
 
 
 def verdict_of(answer: Mapping[str, str], text: str) -> Verdict:
@@ -197,20 +185,16 @@ def verdict_of(answer: Mapping[str, str], text: str) -> Verdict:
 
 def judge(answer: Mapping[str, str], rows: dict[str, dict[str, Any]], end: float, again: bool) -> Iterator[str]:
     """The keys of all mutants. What has no result yet is judged until the time has come, and goes into the file."""
-    for mutant in mutants(answer["text"], "line" in answer):
-        key = f"{name_of(answer)} {hashlib.sha256(mutant.text.encode()).hexdigest()[:16]}"
+    for mutant, place in mutants(answer["text"], "line" in answer).items():
+        key = f"{name_of(answer)} {hashlib.sha256(mutant.encode()).hexdigest()[:16]}"
         yield key
         if (key not in rows or (again and rows[key]["right"])) and time.monotonic() < end:
-            verdict = verdict_of(answer, mutant.text)
+            verdict = verdict_of(answer, mutant)
             if verdict.kind == UNCHECKED:
                 raise SystemExit(f"mutate: {verdict}")
-            rows[key] = {"key": key, "place": mutant.place, "right": bool(verdict), "line": verdict.line}
+            rows[key] = {"key": key, "place": place, "right": bool(verdict), "line": verdict.line}
             with RESULTS.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(rows[key], ensure_ascii=False) + "\n")
-
-
-def name_of(answer: Mapping[str, str]) -> str:
-    return f"{answer['operation']}.{answer['kernel']}"
 
 
 def is_same(place: str, known: Sequence[str]) -> bool:
@@ -218,23 +202,17 @@ def is_same(place: str, known: Sequence[str]) -> bool:
     return any(re.fullmatch(re.escape(each).replace("…", ".*"), place) for each in known)
 
 
-def _table() -> dict[str, list[str]]:
-    """The places of equivalent mutants by exercise; an exercise without any has none."""
-    there = tomllib.loads(EQUIVALENT.read_text("utf-8"))
-    return defaultdict(list, {name: sum(reasons.values(), []) for name, reasons in there.items()})
-
-
-def _counted(
-    made: int, judged: Sequence[Mapping[str, Any]], known: Mapping[str, Sequence[str]], name: str, lines: bool
-) -> Counter[str]:
-    """Counts of one exercise, printed; the unexplained survivors too if `lines`."""
-    alive = {row["place"]: row["line"] for row in judged if row["right"]}
-    holes = [place for place in alive if not is_same(place, [*known[name], *known["any"]])]
-    outdated = [each for each in known[name] if len(judged) == made and not any(is_same(at, [each]) for at in alive)]
-    counts = Counter(made=made, refused=len(judged) - len(alive), survived=len(alive), unexplained=len(holes))
+def _counted(name: str, rows: Sequence[Any], reasons: Mapping[str, Sequence[str]], lines: bool) -> Counter[str]:
+    """Counts of one exercise, printed; the unexplained survivors too if `lines`. A row is None if it is not judged."""
+    known = [each for places in reasons.values() for each in places]
+    alive = {row["place"]: row["line"].partition(": ")[2] for row in rows if row and row["right"]}
+    holes = [place for place in alive if not is_same(place, [*known, LARGER])]
+    outdated = [each for each in known if all(rows) and not any(is_same(place, [each]) for place in alive)]
+    refused = sum(1 for row in rows if row and not row["right"])
+    counts = Counter(made=len(rows), refused=refused, survived=len(alive), unexplained=len(holes))
     print(f"{name}: {_in_words(counts)}", flush=True)
     print("".join(f"  in the table, but no survivor: {each}\n" for each in outdated), end="")
-    print("".join(f"  {place}\n      {alive[place].partition(': ')[2]}\n" for place in holes if lines), end="")
+    print("".join(f"  {place}\n      {alive[place]}\n" for place in holes if lines), end="")
     return counts + Counter(outdated=len(outdated))
 
 
@@ -247,22 +225,23 @@ def main() -> int:
     from tests.exercise_answers import RIGHT
 
     parser = argparse.ArgumentParser(description="judge all mutants of the right answers")
-    parser.add_argument("--exercise", action="append", metavar="OPERATION.KERNEL", help="only this one, or several")
+    names = [*map(name_of, RIGHT)]
+    parser.add_argument("--exercise", action="append", choices=names, metavar="OPERATION.KERNEL", help="only this one")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="judge for this long")
     parser.add_argument("--again", action="store_true", help="judge the survivors once more")
     parser.add_argument("--list", action="store_true", help="print the survivors that are not in the table")
     options = parser.parse_args()
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.touch()
+    table = tomllib.loads(EQUIVALENT.read_text("utf-8"))
     rows = {row["key"]: row for row in map(json.loads, RESULTS.read_text("utf-8").splitlines())}
-    end, known, totals = time.monotonic() + options.limit, _table(), Counter[str]()
+    end, totals = time.monotonic() + options.limit, Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder  # what is compiled for mutants is not kept
-        for answer in RIGHT:
-            if not options.exercise or name_of(answer) in options.exercise:
+        for name, answer in zip(names, RIGHT, strict=True):
+            if not options.exercise or name in options.exercise:
                 keys = list(judge(answer, rows, end, options.again))
-                judged = [rows[key] for key in keys if key in rows]
-                totals += _counted(len(keys), judged, known, name_of(answer), options.list)
+                totals += _counted(name, [rows.get(key) for key in keys], table.get(name, {}), options.list)
     print(f"all: {_in_words(totals)}")
     return int(totals["unexplained"] + totals["outdated"] > 0)
 
