@@ -146,6 +146,7 @@ def _for_one_sample(name: str, said: str, steps: tuple[tuple[int, int], ...], mo
             mistakes=_of_one_sample,
             sizes_to_check=tuple(_of_steps(*each) for each in steps),
             draw_sizes=lambda rng: _of_steps(int(rng.integers(1, most_steps + 1)), int(rng.integers(1, 6))),
+            large_sizes=(_of_steps(STEP, 1),) if most_steps > 1 else (),  # n_in // 63 is a step too many from here on
             budgets={"shared": Budget(_of_steps(min(2, most_steps), 2), limits)},
         ),
     )

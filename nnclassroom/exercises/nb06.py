@@ -233,10 +233,11 @@ def _rates(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np
 
 # "falls" twice at the front, so that even of few rates the last one is not always the largest that falls.
 KINDS = ["falls", "flat", "falls", "rises", "inf", "nan", "falls at first", "saturates"]
-OF_TURN = {  # of five: instead of these
+OF_TURN = {  # of five, or the last of all: instead of these
     2: ["wavers", "flat"],
     3: ["creeps", "slips"],
     4: ["flat", "nan", "rises", "comes back", "falls at first"],  # none falls
+    12: ["recovers", "flat"],
 }
 
 
@@ -244,11 +245,12 @@ def _first_costs(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes)
     """The cost before training in the first column, then the cost after each epoch: falling, flat, rising, ∞ or NaN.
 
     "wavers" ends below its start but rises in the last epoch; "comes back" ends above its start but falls in it;
-    "creeps" and "slips" end above and below it by one rounding. What becomes ∞ or NaN falls before.
+    "creeps" and "slips" end above and below it by one rounding. What becomes ∞ or NaN falls before, and "recovers" is ∞
+    between its start and a lower end.
     """
     n, columns = shape
     costs = np.full(shape, rng.uniform(0.1, 0.7))
-    turn = sizes["turn"] % 5
+    turn = sizes["turn"] if sizes["turn"] in OF_TURN else sizes["turn"] % 5
     kinds = np.resize(OF_TURN[turn], n) if turn in OF_TURN else rng.permutation(np.resize(KINDS, n))
     t = np.arange(columns)
     for row, kind in zip(costs, kinds, strict=True):
@@ -265,6 +267,9 @@ def _first_costs(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes)
         elif kind == "comes back":
             row[1:] *= 9
             row[-1] /= 4
+        elif kind == "recovers":
+            row[1:-1] = np.inf
+            row[-1] *= 0.6
         elif kind == "saturates":
             row[1:] *= rng.uniform(1.2, 2)
         elif kind in ("inf", "nan") and columns > 1:
@@ -316,6 +321,7 @@ best_rate = Operation(
                 (5, 4),
                 (3, 3),
                 (12, 3),
+                (6, 4),
             )
         ),
     ),

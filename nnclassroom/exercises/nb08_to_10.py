@@ -267,6 +267,11 @@ def _many(low: float, high: float) -> Callable[..., np.ndarray | float]:
     return make
 
 
+def _some_flops(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
+    """Some kernels, such as one that copies, compute nothing."""
+    return np.where(rng.random(shape) < 0.2, np.float32(0), _many(2, 12)(rng, shape, sizes))
+
+
 least_seconds = Operation(
     "least_seconds",
     "t = max(launch, FLOPs / rate, bytes / bandwidth)",
@@ -277,7 +282,7 @@ least_seconds = Operation(
     flops=None,
     trial=Trial(
         values={
-            "flops": _many(2, 12),
+            "flops": _some_flops,
             "bytes": _many(2, 11),
             "rate": _many(11, 13),
             "bandwidth": _many(10, 12),

@@ -111,7 +111,7 @@ convolution_forward = Operation(
             _sizes(1, 4, 6, 5, 3, 3, 1, 1, 1),  # "same", an odd one
             _sizes(2, 2, 5, 5, 3, 5, 1, 0, 0),  # a filter as large as the image
             _sizes(1, 1, 3, 2, 2, 5, 2, 2, 3),  # a larger one
-            _sizes(1, 2, 2, 3, 1, 2, 1, 3, 2),  # windows that lie entirely in the padding
+            _sizes(1, 2, 3, 2, 1, 2, 1, 4, 3),  # padding wider than the image: windows lie entirely in it
             _sizes(3, 3, 8, 3, 3, 3, 3, 2, 0),  # as many images as channels as filters
             _sizes(1, 2, 9, 20, 1, 4, 2, 0, 3),
             _sizes(1, 1, 40, 37, 5, 2, 1, 0, 1),  # more than a tile of 16 × 16 or 32 × 8, also with strides
