@@ -35,7 +35,7 @@ WASTEFUL = {
         [(", g = G[i]", ""), ("* g;", "* G[i];"), ("* g * g;", "* G[i] * G[i];")],
         {"again": "G 3 times"},
     ),
-    "a constant without an f": (ADAM, [("1e-8f", "1e-8")], {"double": "64 bits in line 8"}),
+    "a constant without an f": (ADAM, [("1e-8f", "1e-8")], {"double": "float64 in line 8"}),
     "double alone in a comment": (ADAM, [("1e-8f", "1e-8f /* not 1.0, which is a double */")], {}),
     "one thread fills the only tile": (("one_step", "shared"), [], {"alone": "reads 64 numbers of x"}),
     "as the course has it": (TILES, [], {}),

@@ -96,24 +96,23 @@ def _bytes_of(array: Any) -> bytes:
 
 
 def called_before(call: Callable[[], Any], arrays: Sequence[Any], again: int) -> Iterator[Any]:
-    """What a function returns for other numbers in the same arrays, which then get their own numbers back.
+    """What a function returns for other numbers in the same arrays, after `again` calls. They then get their own back.
 
-    At first the last number is another one, in `again` calls; then the first and the last are exchanged, so that the
-    sum stays as it is. The function may refuse such numbers.
+    All numbers but the first move on by one place: first number, sum, shape and array are those of the next call. The
+    function may refuse such numbers.
     """
     was = [array.copy() for array in arrays]
-    for ends, calls in (([0, 0], again), ([-1, 0], 1)):
-        for array in arrays:
-            if array.size and array.flags.c_contiguous:
-                flat = array.reshape(-1)
-                flat[[0, -1]] = flat[ends]
-        with contextlib.suppress(Exception):
-            for _ in range(calls):
-                returned = call()
-            yield returned
-        for array, numbers in zip(arrays, was, strict=True):
-            with contextlib.suppress(ValueError):  # it was locked, or has another shape now: the next call shows it
-                array[...] = numbers
+    for array in arrays:
+        if array.size > 1 and array.flags.c_contiguous:
+            flat = array.reshape(-1)
+            flat[1:] = np.roll(flat[1:], 1) if array.size > 2 else flat[0]
+    with contextlib.suppress(Exception):
+        for _ in range(again):
+            returned = call()
+        yield returned
+    for array, numbers in zip(arrays, was, strict=True):
+        with contextlib.suppress(ValueError):  # it was locked, or has another shape now: the next call shows it
+            array[...] = numbers
 
 
 def said_of(error: BaseException) -> Message:
