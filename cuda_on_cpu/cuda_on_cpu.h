@@ -10,18 +10,15 @@
 using size_t = decltype(sizeof 0);
 using ptrdiff_t = decltype((char*)nullptr - (char*)nullptr);
 
-// Numbers are assigned at once, as a GPU stores 8 or 16 bytes. Without a function of its own an assignment from a call, such
-// as *to = make_float4(…), is no store to the compiler: the call's result goes straight to memory, past the race detector.
-#define ASSIGNED_AT_ONCE(name)                                                                    \
-    __attribute__((always_inline)) name& operator=(const name& other) { return __builtin_memcpy(this, &other, sizeof other), *this; }
+// Numbers are assigned at once, as a GPU stores 8 or 16 bytes. Without a function of its own an assignment from a call,
+// such as *to = make_float4(…), is no store to the compiler: the result goes straight to memory, past the race detector.
+#define ASSIGNED(name, how) __attribute__((always_inline)) name& operator=(const name& other) { return how, *this; }
+#define AT_ONCE(name) ASSIGNED(name, __builtin_memcpy(this, &other, sizeof other))
 #define VECTOR_TYPES(T, name, align2, align4)                                                     \
-    struct name##1 { T x; ASSIGNED_AT_ONCE(name##1) };                                            \
-    struct alignas(align2) name##2 { T x, y; ASSIGNED_AT_ONCE(name##2) };                         \
-    struct name##3 {                                                                              \
-        T x, y, z;                                                                                \
-        __attribute__((always_inline)) name##3& operator=(const name##3& other) { return x = other.x, y = other.y, z = other.z, *this; } \
-    };                                                                                            \
-    struct alignas(align4) name##4 { T x, y, z, w; ASSIGNED_AT_ONCE(name##4) };                   \
+    struct name##1 { T x; AT_ONCE(name##1) };                                                     \
+    struct alignas(align2) name##2 { T x, y; AT_ONCE(name##2) };                                  \
+    struct name##3 { T x, y, z; ASSIGNED(name##3, (x = other.x, y = other.y, z = other.z)) };     \
+    struct alignas(align4) name##4 { T x, y, z, w; AT_ONCE(name##4) };                            \
     inline name##1 make_##name##1(T x) { return {x}; }                                            \
     inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                    \
     inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                            \
@@ -39,7 +36,8 @@ VECTOR_TYPES(unsigned long long, ulonglong, 16, 16)
 VECTOR_TYPES(float, float, 8, 16)
 VECTOR_TYPES(double, double, 16, 16)
 #undef VECTOR_TYPES
-#undef ASSIGNED_AT_ONCE
+#undef AT_ONCE
+#undef ASSIGNED
 
 struct dim3 {
     unsigned x, y, z;

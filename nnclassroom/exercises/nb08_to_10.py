@@ -451,7 +451,7 @@ def _other_columns(place: tuple[int, ...], A: np.ndarray, k: int) -> Iterator[tu
     windows = _windows(A, k)
     yield "rows of C go by channel, then by row and column of the window", _columns(windows.transpose(0, 1, 3, 4, 2))
     yield "columns of C go through the places row by row", _columns(windows.swapaxes(0, 1))
-    yield "each window is turned over", _columns(windows.swapaxes(3, 4))
+    yield "each window is transposed", _columns(windows.swapaxes(3, 4))
 
 
 window_columns = Operation(

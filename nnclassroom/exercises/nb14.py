@@ -22,7 +22,7 @@ def _mistakes(
     place: tuple[int, ...], G: np.ndarray, A_above: np.ndarray, W: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
     D = np.where(A_above > 0, G, 0.0)
-    yield "this is D Wᵀ + D, with W turned: forward was A Wᵀ", D @ W.T + D
+    yield "this is D Wᵀ + D, with W transposed: forward was A Wᵀ", D @ W.T + D
     yield "this is D W alone: the way through the shortcut is missing", D @ W
     yield "this is G W + G: where A_above is 0, ReLU lets nothing through", G @ W + G
     yield "this is D W + G: on the shortcut ReLU let everything through", D @ W + G

@@ -23,7 +23,7 @@ output_delta = Operation(
 def _mistakes_on_the_way_down(place: tuple[int, ...], D: Array, W: Array, S: Array) -> Mistakes:
     yield "this is D W alone, without the factor S", D @ W
     if W.shape[0] == W.shape[1]:
-        yield "this is (D Wᵀ) ⊙ S, with W turned: on the way back neuron k gets D[i, j] W[j, k]", (D @ W.T) * S
+        yield "this is (D Wᵀ) ⊙ S, with W transposed: on the way back neuron k gets D[i, j] W[j, k]", (D @ W.T) * S
     else:
         along = W.reshape(W.shape[::-1]).T
         yield "W is read here along rows of n_out numbers: neuron k's weights stand in column k", (D @ along) * S

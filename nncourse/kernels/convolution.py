@@ -51,14 +51,14 @@ def _which_window(place: tuple[int, ...], A: Array, W: Array, b: Array, stride: 
     return f"that window begins in row {top}, column {left} of the image"
 
 
-TURNED = "the filter is turned round here, by half a turn: weight i, j belongs to pixel i, j of the window"
-TRANSPOSED = "rows and columns of the filter are exchanged here"
+TURNED = "the filter is rotated by half a turn here: weight i, j belongs to pixel i, j of the window"
+TRANSPOSED = "rows and columns of the filter are swapped here"
 NEGATIVE = "a row or column below 0 counts from the other end here: skip pixels outside the image"
 NOT_BEFORE = "`before` is left out here: window y begins in row y · stride − before"
 ONE_IMAGE = "y goes on from one image to the next here, and never starts again at 0: is % h_out missing?"
 MOST_IMAGES = 64  # that are put below one another
 NO_STRIDE = "this is what windows one pixel apart give: the stride is left out"
-EXCHANGED = "`before` and `after` are exchanged here"
+EXCHANGED = "`before` and `after` are swapped here"
 
 
 def one_image(Z: Array, h_out: int) -> Array:

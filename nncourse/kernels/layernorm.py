@@ -110,7 +110,7 @@ def _mistakes_forward(place: tuple[int, ...], A: Array, gamma: Array, beta: Arra
         )
     yield "β is left out here", _moved(A, mean, deviation, gamma, 0 * beta)
     yield "γ is left out here", _moved(A, mean, deviation, 0 * gamma + 1, beta)
-    yield "γ and β are exchanged here", _moved(A, mean, deviation, beta, gamma)
+    yield "γ and β are swapped here", _moved(A, mean, deviation, beta, gamma)
     yield "the mean is not subtracted here", _moved(A, 0 * mean, deviation, gamma, beta)
     whole = np.full_like(mean, A.mean()), np.full_like(mean, np.sqrt(A.var() + epsilon))
     yield "this takes mean and variance over all rows: each row has its own", _moved(A, *whole, gamma, beta)

@@ -177,7 +177,7 @@ def _what_is_given(
 ) -> str:
     k = place[1]
     given = f"mean {mean[k]:.4g}, variance {variance[k]:.4g}, γ {gamma[k]:.4g}, β {beta[k]:.4g}"
-    return f"that is channel {k}, for which {given} are given; ε stands within the root"
+    return f"that is channel {k}, for which {given} are given; ε is inside the root"
 
 
 def _wrong_deviations(variance: Array, epsilon: float) -> Mistakes:
@@ -197,7 +197,7 @@ def _mistakes_forward(
 ) -> Mistakes:
     for words, deviation in _wrong_deviations(variance, epsilon):
         yield words, _normalised(A, mean, deviation**2, gamma, beta, 0)
-    yield "γ and β are exchanged here", _normalised(A, mean, variance, beta, gamma, epsilon)
+    yield "γ and β are swapped here", _normalised(A, mean, variance, beta, gamma, epsilon)
     yield "β is left out here", _normalised(A, mean, variance, gamma, 0 * beta, epsilon)
     yield "γ is left out here", _normalised(A, mean, variance, 0 * gamma + 1, beta, epsilon)
     yield "the mean is not subtracted here", _normalised(A, 0 * mean, variance, gamma, beta, epsilon)

@@ -219,17 +219,17 @@ def _adam_mistakes(place: tuple[int, ...], W: Array, G: Array, M: Array, V: Arra
     old_m, old_v = M, V
     _, M, V = _adam_truth(W, G, M, V, rate, c1, c2, beta1, beta2, epsilon)
     m, v = M / c1, V / c2
-    yield "here ε stands within the root: it is to be added to the root", (W - rate * m / np.sqrt(v + epsilon), M, V)
+    yield "here ε is inside the root: add it to the root", (W - rate * m / np.sqrt(v + epsilon), M, V)
     yield "here ε is left out, or far too small", (W - rate * m / np.sqrt(v), M, V)
     early = (np.sqrt(V) + epsilon) / math.sqrt(c2)
     yield "here ε is added before V is divided by c₂", (W - rate * m / early, M, V)
     for other in (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
         if other != epsilon:
-            yield f"this is what ε = {other:g} gives: it is to be {epsilon:g}", (_stepped(W, rate, m, v, other), M, V)
+            yield f"this is what ε = {other:g} gives: it must be {epsilon:g}", (_stepped(W, rate, m, v, other), M, V)
     yield "here M and V are not divided by c₁ and c₂", (_stepped(W, rate, M, V, epsilon), M, V)
     yield "here M is not divided by c₁", (_stepped(W, rate, M, v, epsilon), M, V)
     yield "here V is not divided by c₂", (_stepped(W, rate, m, V, epsilon), M, V)
-    yield "c₁ and c₂ are exchanged here", (_stepped(W, rate, M / c2, V / c1, epsilon), M, V)
+    yield "c₁ and c₂ are swapped here", (_stepped(W, rate, M / c2, V / c1, epsilon), M, V)
     yield "this multiplies by c₁ and c₂", (_stepped(W, rate, M * c1, V * c2, epsilon), M, V)
     yield "here the root is missing", (W - rate * m / (v + epsilon), M, V)
     yield (
@@ -240,7 +240,7 @@ def _adam_mistakes(place: tuple[int, ...], W: Array, G: Array, M: Array, V: Arra
     yield "here W moves by G, not by M", (_stepped(W, rate, G / c1, v, epsilon), M, V)
     turned = (1 - beta1) * old_m + beta1 * G, (1 - beta2) * old_v + beta2 * G**2
     for new_m, new_v in ((turned[0], turned[1]), (turned[0], V), (M, turned[1])):
-        yield "β and 1 − β are exchanged here", (_stepped(W, rate, new_m / c1, new_v / c2, epsilon), new_m, new_v)
+        yield "β and 1 − β are swapped here", (_stepped(W, rate, new_m / c1, new_v / c2, epsilon), new_m, new_v)
     plain = beta2 * old_v + (1 - beta2) * G
     yield "here V is a mean of G, not of G²", (_stepped(W, rate, m, plain / c2, epsilon), M, plain)
 
