@@ -10,19 +10,23 @@
 using size_t = decltype(sizeof 0);
 using ptrdiff_t = decltype((char*)nullptr - (char*)nullptr);
 
-// Numbers are assigned at once, as a GPU stores 8 or 16 bytes. Without a function of its own an assignment from a call,
-// such as *to = make_float4(…), is no store to the compiler: the result goes straight to memory, past the race detector.
-#define ASSIGNED(name, how) __attribute__((always_inline)) name& operator=(const name& other) { return how, *this; }
-#define AT_ONCE(name) ASSIGNED(name, __builtin_memcpy(this, &other, sizeof other))
+// A vector that a call returns is made of one copy, which the race detector sees as one access where it is assigned to
+// memory. Of a function that is not inlined it would see none: the call's result goes straight to memory.
+#define MADE(name, ...) {                                                                         \
+        name made;                                                                                \
+        const decltype(made.x) numbers[] = {__VA_ARGS__};                                         \
+        return __builtin_memcpy(&made, numbers, sizeof made), made;                               \
+    }
+#define INLINE __attribute__((always_inline)) inline
 #define VECTOR_TYPES(T, name, align2, align4)                                                     \
-    struct name##1 { T x; AT_ONCE(name##1) };                                                     \
-    struct alignas(align2) name##2 { T x, y; AT_ONCE(name##2) };                                  \
-    struct name##3 { T x, y, z; ASSIGNED(name##3, (x = other.x, y = other.y, z = other.z)) };     \
-    struct alignas(align4) name##4 { T x, y, z, w; AT_ONCE(name##4) };                            \
-    inline name##1 make_##name##1(T x) { return {x}; }                                            \
-    inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                    \
-    inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                            \
-    inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+    struct name##1 { T x; };                                                                      \
+    struct alignas(align2) name##2 { T x, y; };                                                   \
+    struct name##3 { T x, y, z; };                                                                \
+    struct alignas(align4) name##4 { T x, y, z, w; };                                             \
+    INLINE name##1 make_##name##1(T x) MADE(name##1, x)                                           \
+    INLINE name##2 make_##name##2(T x, T y) MADE(name##2, x, y)                                   \
+    INLINE name##3 make_##name##3(T x, T y, T z) MADE(name##3, x, y, z)                           \
+    INLINE name##4 make_##name##4(T x, T y, T z, T w) MADE(name##4, x, y, z, w)
 VECTOR_TYPES(signed char, char, 2, 4)
 VECTOR_TYPES(unsigned char, uchar, 2, 4)
 VECTOR_TYPES(short, short, 4, 8)
@@ -36,8 +40,8 @@ VECTOR_TYPES(unsigned long long, ulonglong, 16, 16)
 VECTOR_TYPES(float, float, 8, 16)
 VECTOR_TYPES(double, double, 16, 16)
 #undef VECTOR_TYPES
-#undef AT_ONCE
-#undef ASSIGNED
+#undef INLINE
+#undef MADE
 
 struct dim3 {
     unsigned x, y, z;

@@ -191,7 +191,7 @@ FAILS = "def all_reduce(group, vector):\n    if group.rank == 2:\n        vector
     ("text", "kind", "said"),
     [
         (EACH_ADDS_IN_ITS_OWN_ORDER, "traffic", "expected one root"),
-        (ROUNDS_ONCE_MORE, "different bits", "let one of them add"),
+        (ROUNDS_ONCE_MORE, "different bits", "let one rank do each addition"),
         (SENDS_WITHOUT_AN_END, "endless exchange", "steps and goes on at step"),
         (COUNTS_CALLS, "remembers", ""),
         (FAILS, "raised", "rank 2: raised IndexError"),

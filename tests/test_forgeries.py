@@ -175,7 +175,7 @@ def test_an_answer_that_reads_no_more_ends(monkeypatch):
     text = """
 import json, os, struct, time
 
-SAID = {"refused": "", "several": None, "in_place": {}, "changed": [], "replaced": [], "printed": ""}
+SAID = {"refused": "", "several": None, "in_place": {}, "changed": [], "replaced": [], "printed": "", "stale": ""}
 
 def relu(z):
     about = {"what": "array", "array": 0, "dtype": "<f4", "shape": list(z.shape), "writable": True}

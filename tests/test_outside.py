@@ -44,7 +44,7 @@ def test_a_right_text_is_right_in_a_fresh_python_too():
         ("return np.broadcast_to(np.float32(1), z.shape)", "type", "cannot be written"),
         ("return np.float64(1) * z", "dtype", "astype(np.float32)"),
         ("return z", "wrong value", "the argument z itself is returned"),
-        ("return z[:]", "shares memory", "z.copy()"),
+        ("return z[:]", "wrong value", "the argument z itself is returned"),
         ("pass", "nothing", "returns nothing"),
         ("z *= 2\n    return 1 / (1 + np.exp(-z / 2))", "changes an argument", "z"),
         ("return np.empty_like(z)", "wrong value", "never set"),

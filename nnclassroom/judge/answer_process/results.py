@@ -96,10 +96,10 @@ def _bytes_of(array: Any) -> bytes:
 
 
 def called_before(call: Callable[[], Any], arrays: Sequence[Any], again: int) -> Iterator[Any]:
-    """What a function returns for other numbers in the same arrays, after `again` calls. They then get their own back.
+    """What a function returns for other numbers in the same arrays. They then get their own back, for `again` calls.
 
     All numbers but the first move on by one place: first number, sum, shape and array are those of the next call. The
-    function may refuse such numbers.
+    function may refuse such numbers. The later calls come one right after the other, and so does the one that counts.
     """
     was = [array.copy() for array in arrays]
     for array in arrays:
@@ -107,12 +107,13 @@ def called_before(call: Callable[[], Any], arrays: Sequence[Any], again: int) ->
             flat = array.reshape(-1)
             flat[1:] = np.roll(flat[1:], 1) if array.size > 2 else flat[0]
     with contextlib.suppress(Exception):
-        for _ in range(again):
-            returned = call()
-        yield returned
-    for array, numbers in zip(arrays, was, strict=True):
-        with contextlib.suppress(ValueError):  # it was locked, or has another shape now: the next call shows it
-            array[...] = numbers
+        yield call()
+    for number in range(again + 1):
+        for array, numbers in zip(arrays, was, strict=True):
+            with contextlib.suppress(ValueError):  # it was locked, or has another shape now: the next call shows it
+                array[...] = numbers
+        if number < again:
+            call()
 
 
 def said_of(error: BaseException) -> Message:
