@@ -28,7 +28,7 @@ COMMANDS = {
     "report": "write one HTML page to hand in: progress, kernels, speedup, results",
     "experiment": "repeat the thesis's experiment: on a CPU, on one GPU and on several",
     "submit": "pack your kept kernels into one file to hand in",
-    "take": "import the kernels you packed with `submit` on another machine",
+    "take": "keep the kernels that you packed with `submit` on another machine",
     "update": "bring a new hand-out into your copy and keep your own work",
     "handout": "for instructors: make one .zip for students",
     "grade": "for instructors: mark what a class handed in",
