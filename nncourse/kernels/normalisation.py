@@ -313,16 +313,9 @@ def _backward_magnitude(
 
 
 def _mistakes_backward(
-    place: tuple[int, ...],
-    D: Array,
-    A: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array,
-    dgamma: Array,
-    dbeta: Array,
-    epsilon: float,
-) -> Mistakes:
+    place: tuple[int, ...], D: Array, A: Array, mean: Array, variance: Array, gamma: Array, dgamma: Array,
+    dbeta: Array, epsilon: float,
+) -> Mistakes:  # fmt: skip
     for words, deviation in _wrong_deviations(variance, epsilon):
         yield words, _backward_truth(D, A, mean, deviation**2, gamma, dgamma, dbeta, 0)
     parts = D, A, mean, variance, gamma

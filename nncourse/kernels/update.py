@@ -297,17 +297,9 @@ general_adam_update = Operation(
 @adam_update.kernel("loops", device="cpu")
 @general_adam_update.kernel("loops", device="cpu")
 def adam_loops(
-    W: Array,
-    G: Array,
-    M: Array,
-    V: Array,
-    rate: float,
-    c1: float,
-    c2: float,
-    beta1: float = BETA_1,
-    beta2: float = BETA_2,
-    epsilon: float = EPSILON,
-) -> tuple[Array, Array, Array]:
+    W: Array, G: Array, M: Array, V: Array, rate: float, c1: float, c2: float, beta1: float = BETA_1,
+    beta2: float = BETA_2, epsilon: float = EPSILON,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     w, g, m, v = W.reshape(-1), G.reshape(-1), M.reshape(-1), V.reshape(-1)
     for i in range(w.size):
         m[i] = beta1 * m[i] + (1 - beta1) * g[i]
@@ -319,17 +311,9 @@ def adam_loops(
 @in_blocks(adam_update)
 @in_blocks(general_adam_update)
 def adam_array(
-    W: Array,
-    G: Array,
-    M: Array,
-    V: Array,
-    rate: float,
-    c1: float,
-    c2: float,
-    beta1: float = BETA_1,
-    beta2: float = BETA_2,
-    epsilon: float = EPSILON,
-) -> tuple[Array, Array, Array]:
+    W: Array, G: Array, M: Array, V: Array, rate: float, c1: float, c2: float, beta1: float = BETA_1,
+    beta2: float = BETA_2, epsilon: float = EPSILON,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     M *= beta1
     M += (1 - beta1) * G
     M += TINY * epsilon  # what is far smaller is rounded away
@@ -341,17 +325,9 @@ def adam_array(
 
 
 def _adam_in_one_pass(
-    W: Array,
-    G: Array,
-    M: Array,
-    V: Array,
-    rate: float,
-    c1: float,
-    c2: float,
-    beta1: float,
-    beta2: float,
+    W: Array, G: Array, M: Array, V: Array, rate: float, c1: float, c2: float, beta1: float, beta2: float,
     epsilon: float,
-) -> None:
+) -> None:  # fmt: skip
     """All numbers have 32 bits, so that SIMD instructions take twice as many: W ← W − η √c₂ / c₁ M / (√V + ε √c₂)."""
     w, g, m, v = W.reshape(-1), G.reshape(-1), M.reshape(-1), V.reshape(-1)
     step, small, tiny = f32(rate * math.sqrt(c2) / c1), f32(epsilon * math.sqrt(c2)), f32(TINY * epsilon)
@@ -369,17 +345,9 @@ _compiled_adam = jit.at_first_call(lambda: jit.jit(_adam_in_one_pass))
 @adam_update.kernel("numba", device="cpu", written=_adam_in_one_pass)
 @general_adam_update.kernel("numba", device="cpu", written=_adam_in_one_pass)
 def adam_numba(
-    W: Array,
-    G: Array,
-    M: Array,
-    V: Array,
-    rate: float,
-    c1: float,
-    c2: float,
-    beta1: float = BETA_1,
-    beta2: float = BETA_2,
-    epsilon: float = EPSILON,
-) -> tuple[Array, Array, Array]:
+    W: Array, G: Array, M: Array, V: Array, rate: float, c1: float, c2: float, beta1: float = BETA_1,
+    beta2: float = BETA_2, epsilon: float = EPSILON,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     _compiled_adam(W, G, M, V, rate, c1, c2, beta1, beta2, epsilon)  # Numba is slow to fill in what is left out
     return W, M, V
 
