@@ -6,7 +6,7 @@
 set -eu
 umask 077
 if [ $# -lt 2 ]; then
-    echo "collect.sh: wanted a folder, and the names of users" >&2
+    echo "collect.sh: expected a folder and the names of users" >&2
     exit 2
 fi
 course=$(cd "$(dirname "$0")/.." && pwd)

@@ -13,7 +13,7 @@ unset PYTHONPATH PYTHONHOME
 VENV=$(realpath -m "${VENV:-.venv}")
 export JUPYTER_PATH="$VENV/share/jupyter"
 python=$VENV/bin/python
-[ -x "$python" ] || fail "wanted $python, found none: run make setup in $PWD, or name another environment with VENV=..."
+[ -x "$python" ] || fail "expected $python, found none: run make setup in $PWD, or name another environment with VENV=..."
 
 # Use the kernels kept in this folder, even if VENV is elsewhere.
 export NNCOURSE_MY_KERNELS="${NNCOURSE_MY_KERNELS:-$PWD/my_kernels}"
