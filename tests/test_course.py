@@ -27,7 +27,7 @@ def test_each_exercise_has_a_kernel_of_the_package_a_notebook_and_a_hint():
     assert len(set(EXERCISES)) == len(EXERCISES)
     for exercise in exercises():
         assert exercise.kernel in find(exercise.operation).kernels
-        assert len(exercise.hint.split()) > 4
+        assert len(exercise.hints) == 3 and all(len(hint.split()) > 4 for hint in exercise.hints)
 
 
 def test_each_notebook_but_the_first_has_two_exercises_or_more():
