@@ -31,6 +31,7 @@ NAMES = re.compile(
     r"|\d[\d,]* ?× ?\d[\d,]*|\b(?:float|int|bf|tf|fp|TF|BF|FP)\d+|\b[A-Z][A-Za-z]+-?\d+\b|\b0\d[a-c]?\b"
 )
 NUMBER = re.compile(r"(?<![\w.])[−-]?\d[\d,  ]*(?:\.\d+)?(?:e[+-]?\d+)?")
+UNIT = re.compile(r"\s*(?:%|per cent|times\b|×|[mµn]?s\b|seconds?\b|[KMGT]B\b|[GT]FLOP)")
 STRONG = re.compile(r"\b(?:never|always|(?<!at )most|because|times as|twice as)\b", re.IGNORECASE)
 
 
@@ -117,17 +118,17 @@ def _without_marks(words: str) -> str:
     return on_one_line(TAG.sub(" ", CODE.sub(" ", FORMULA.sub(" ", words))))
 
 
-def _shown_by_section(path: Path) -> dict[str, str]:
-    """For each cell the code, the outputs and the formulas of its section, from one heading to the next."""
+def _shown_by_section(path: Path) -> dict[str, list[float]]:
+    """For each cell the numbers in the code, outputs and formulas of its section, from one heading to the next."""
     groups: list[list[Any]] = [[]]
     for cell in parsed(path.read_bytes(), path.name).cells:
         if cell.cell_type == "markdown" and re.search(r"^#+ ", cell.source, re.MULTILINE) and groups[-1]:
             groups.append(groups[-1][-2:])  # an answer stands above the next heading
         groups[-1].append(cell)
-    shown = {}
+    shown: dict[str, list[float]] = {}
     for group in groups:
-        text = "\n".join(_shown(cell) for cell in group)
-        shown |= {cell.id: text for cell in group if cell.id not in shown}
+        there = [number for cell in group for number in _numbers_in(_shown(cell))]
+        shown |= {cell.id: there for cell in group if cell.id not in shown}
     return shown
 
 
@@ -136,24 +137,23 @@ def _shown(cell: Any) -> str:
         return " ".join(part for kind in (FENCE, FORMULA, CODE) for part in kind.findall(cell.source))
     texts = [cell.source]
     for output in cell.outputs:
-        texts += [output.get("text", ""), *map(str, output.get("data", {}).values())]
+        data = output.get("data", {})
+        texts += [output.get("text", ""), *(str(data[kind]) for kind in data if kind in ("text/plain", "text/html"))]
     return "\n".join(texts)
 
 
-def _in(number: str, shown: str) -> bool:
+def _in(number: str, shown: Sequence[float]) -> bool:
     """Whether a number is among those shown, rounded as it is here."""
     places = len(number.partition(".")[2])
-    return any(
-        other == number or _rounded(other, places) == _rounded(number, places)
-        for other in (re.sub(r"[,  ]", "", each).replace("−", "-") for each in NUMBER.findall(shown))
-    )
+    return any(round(other, places) == float(number) for other in shown)
 
 
-def _rounded(number: str, places: int) -> float | str:
-    try:
-        return round(float(number), places)
-    except ValueError:
-        return number
+def _numbers_in(text: str) -> list[float]:
+    return [float(_plain(each)) for each in NUMBER.findall(text)]
+
+
+def _plain(number: str) -> str:
+    return re.sub(r"[,  ]", "", number).replace("−", "-").rstrip(".")
 
 
 def tried(claim: Claim) -> tuple[int, int] | None:
