@@ -134,9 +134,63 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
     # before notebook 11
     "11": (),
     # before notebook 12
-    "12": (),
+    "12": (
+        Question(
+            "11",
+            "A filter of 3 × 3 goes over an image of 28 × 28 with padding 1 and stride 1. Of how many products is the "
+            "gradient of one of its weights the sum, for one image?",
+            784,
+            "Each weight is used once for each number of the map, and the map has 28 · 28 = 784: its gradient adds up "
+            "delta times input at all these places.",
+        ),
+        Question(
+            "09",
+            "At every step the gradient of weight A is 1,000 times that of weight B. By Adam, how much longer are the "
+            "steps of A?",
+            "c",
+            "Adam divides the mean of a weight's gradients by the root of the mean of their squares. A factor of 1,000 "
+            "is in both, and cancels.",
+            (
+                "1,000 times",
+                "about 32 times, the root of 1,000",
+                "they are about as long",
+                "A's are 1,000 times shorter",
+            ),
+        ),
+        Question(
+            "07",
+            "A test set is cut into two parts, each with its own confusion matrix. In one 81 of 90 are right, in the "
+            "other 5 of 10. How many per cent of the whole are right?",
+            86,
+            "Add the counts, and divide once: 86 of 100. The mean of 90 % and 50 % would be 70 %, as if the 10 "
+            "counted as much as the 90.",
+            within=0.5,
+        ),
+    ),
     # before notebook 12b
-    "12b": (),
+    "12b": (
+        Question(
+            "12",
+            "Eight members add up vectors of 800 numbers in a ring. How many numbers does each member send?",
+            1400,
+            "2 (K − 1) = 14 steps, in each a chunk of 800 / 8 = 100 numbers.",
+        ),
+        Question(
+            "10",
+            "A convolution has 8 filters of 5 × 5 over 3 channels. How many parameters does it have, with biases?",
+            608,
+            "Each filter has 5 · 5 weights for each of the 3 channels, and one bias: 8 · (75 + 1).",
+        ),
+        Question(
+            "08",
+            "A step launches 12 kernels, each of which runs for 2 µs. A launch costs the CPU 5 µs, and it does not "
+            "wait for the kernels. About how many ms do 100 steps take?",
+            6.0,
+            "The GPU has ended a kernel before the next one comes, so launches decide: 100 · 12 · 5 µs = 6 ms. Only "
+            "with a wait after each launch would it be 5 + 2 µs.",
+            within=0.1,
+        ),
+    ),
     # before notebook 13
     "13": (),
     # before notebook 14
