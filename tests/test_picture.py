@@ -394,3 +394,10 @@ def test_a_long_remark_goes_on_in_another_line():
     first = next(number for number, line in enumerate(lines) if line.startswith("✗"))
     assert lines[first + 1].startswith("  ") and max(map(len, lines)) <= 80
     assert " ".join(f"{lines[first]} {lines[first + 1].strip()}".split()) == f"✗ the result is wrong: {fault}"
+
+
+def test_a_plain_picture_has_no_sectors_but_names_what_is_outside():
+    plain = picture.show("sigmoid", SIGMOID_WITHOUT_GUARD, n=10, block=4, plain=True)
+    assert "outside: z[10]" in str(plain) and "sectors" not in str(plain)
+    labels = [text.get_text() for text in plain.figure.legends[0].get_texts()]
+    assert "outside the array" in labels and "what one warp asks for at once" not in labels

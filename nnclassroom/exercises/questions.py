@@ -19,11 +19,78 @@ class Question(NamedTuple):
 
 QUESTIONS: dict[str, tuple[Question, ...]] = {
     # before notebook 02
-    "02": (),
+    "02": (
+        Question(
+            "01",
+            "A neuron with a step has the weights 2 and −1 and the bias −0.5. For which input does it fire?",
+            "b",
+            "2·1 − 1·1 − 0.5 = 0.5 is above 0. The other three sums are −0.5, −0.5 and −1.5.",
+            ("(0, 0)", "(1, 1)", "(1, 2)", "(0, 1)"),
+        ),
+        Question(
+            "01",
+            "The perceptron's rule, with η = 1, corrects the sample x = (3, −2), which should have fired. The bias "
+            "is the weight of a constant input 1. By how much does the sum z of this sample grow?",
+            14,
+            "x, with the 1, is added to the weights, so z grows by x · x = 9 + 4 + 1.",
+        ),
+        Question(
+            "00",
+            "60 tumours are malignant. A network calls 50 malignant, 40 of them rightly. What is its recall, in %?",
+            66.7,
+            "Of the 60 that are malignant 40 were found: 40 / 60. Its precision is 40 / 50.",
+            within=0.8,
+        ),
+    ),
     # before notebook 02b
-    "02b": (),
+    "02b": (
+        Question(
+            "02",
+            "Three layers of one neuron each, weights 1, sigmoids at z = 0. Which share of a change comes through?",
+            0.0156,
+            "Each layer multiplies it by the slope 0.25, and 0.25³ = 0.0156.",
+            within=0.0007,
+        ),
+        Question(
+            "01",
+            "Both weights and the bias of a neuron with a step are multiplied by 10. What happens to its line?",
+            "c",
+            "All sums are 10 times as large, so their signs are the same, and z = 0 where it was 0.",
+            ("it moves away from (0, 0)", "it turns", "nothing", "its two sides are swapped"),
+        ),
+        Question(
+            "00",
+            "A machine copies 20 GB/s and does 100 GFLOP/s. A kernel moves 6 GB and computes 50 GFLOP. It takes at "
+            "least how many seconds?",
+            0.5,
+            "Moving takes at least 6 / 20 = 0.3 s, computing at least 50 / 100 = 0.5 s: the longer one counts.",
+            within=0.005,
+        ),
+    ),
     # before notebook 03
-    "03": (),
+    "03": (
+        Question(
+            "02b",
+            "A kernel writes y[i] = x[2 * i], and its blocks have 64 threads. Which element of x does thread 10 of "
+            "block 3 read?",
+            404,
+            "Its i is 3 · 64 + 10 = 202, and it reads x[2 · 202].",
+        ),
+        Question(
+            "01",
+            "A neuron with a step has one input x. The target is 1 at x = 1, and 0 at x = 0 and at x = 2. How many of "
+            "the three points does the best neuron get wrong?",
+            1,
+            "Its border is a single point, so class 1 is all that is to the right of it, or all that is to the left.",
+        ),
+        Question(
+            "02",
+            "Softmax gets the scores 5, 5 and 5.693; log 2 is 0.693. What is the largest probability?",
+            0.5,
+            "Differences of scores become ratios: the third is e^0.693 = 2 times each of the others, so 2 of 4 parts.",
+            within=0.01,
+        ),
+    ),
     # before notebook 03b
     "03b": (
         Question(

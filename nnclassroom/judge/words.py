@@ -64,6 +64,7 @@ PHRASES = {
     "another argument": "{instead} is returned instead: return {order}",
     "another in list": "its place in the list holds a different array: change {name} itself, as k.sgd_update does",
     "to wrong values": "{name} is changed in place, but to wrong values{sign}: ",
+    "inner sizes": "@: the inner sizes of a product must be equal; got {left} and {right}",
     "sign": " (sign?)",
     "right": "; your {names} is right",
     "all right": "; your {names} are right",
@@ -278,6 +279,12 @@ def _hint(facts: Mapping[str, Any]) -> str:
     return "".join(HINTS[name] for name in facts.get("hints", ()))
 
 
+def _shortened(text: str) -> str:
+    """What an exception says, without NumPy's signature of @."""
+    sizes = re.search(r"^matmul: .*\(size (\d+) is different from (\d+)\)$", text)
+    return PHRASES["inner sizes"].format(left=sizes[2], right=sizes[1]) if sizes else text
+
+
 def _how(facts: Mapping[str, Any]) -> str:
     """What is there instead of an argument that is changed in place."""
     kinds = {"listed": "another in list", "instead": "another argument", "another": "another array"}
@@ -285,7 +292,7 @@ def _how(facts: Mapping[str, Any]) -> str:
 
 
 _PHRASES: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "says": lambda facts: f": {facts['text']}" if facts.get("text") else "",
+    "says": lambda facts: f": {_shortened(facts['text'])}" if facts.get("text") else "",
     "same_bits": lambda facts: PHRASES["same bits"],
     "transposed": lambda facts: PHRASES["transposed"] if facts.get("turned") else "",
     "because": lambda facts: f"; {facts['advice']}" if facts.get("advice") else "",
