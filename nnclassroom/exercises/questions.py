@@ -195,11 +195,101 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
     # before notebook 08b
     "08b": (),
     # before notebook 09
-    "09": (),
+    "09": (
+        Question(
+            "08b",
+            "A thread that computes one element of a matrix product reads 2 numbers for each product. How many "
+            "products does each number that it reads give, if it computes 4 × 4 elements at a time?",
+            2,
+            "Per step it reads 4 numbers of the one matrix and 4 of the other, and makes 16 products of them: 16 / 8 = "
+            "2, four times as many as before. That is why the ladder goes from shared memory to registers.",
+        ),
+        Question(
+            "07",
+            "One transaction in ten is a fraud, and a classifier has a certain precision and recall. Now frauds become "
+            "ten times rarer; how it treats a fraud and an honest transaction stays the same. What falls?",
+            "a",
+            "Of the frauds it finds the same share as before. But the false alarms come from the many honest "
+            "transactions, and their number stays, while that of the frauds among the flagged ones shrinks.",
+            ("precision alone", "recall alone", "both", "neither"),
+        ),
+        Question(
+            "05b",
+            "In the weight gradient on the GPU each thread owns a weight and adds up over the batch. Why does it need "
+            "no atomicAdd?",
+            "c",
+            "Threads meet only where two of them write to the same cell. Who owns a result gathers: it reads what "
+            "others read too, which harms nobody, and alone writes its own sum.",
+            (
+                "the threads of a warp run in step",
+                "the sums are kept in shared memory",
+                "only one thread writes each element of the result",
+                "the order of additions does not matter",
+            ),
+        ),
+    ),
     # before notebook 10
-    "10": (),
+    "10": (
+        Question(
+            "09",
+            "Along one direction the curvature is 20. What does plain descent with the learning rate 0.12 do there?",
+            "c",
+            "Each step multiplies the distance by 1 − 0.12 · 20 = −1.4: it changes sign and grows. The border is "
+            "2 / 20 = 0.1; up to 0.05 there is no change of sign.",
+            (
+                "it comes nearer from one side",
+                "it jumps from side to side and comes nearer",
+                "it jumps from side to side and goes away",
+                "it stays where it is",
+            ),
+        ),
+        Question(
+            "08",
+            "A training step launches 12 kernels. Each computes for 2 µs, and the CPU needs 5 µs to launch one. How "
+            "many µs does a step take, about?",
+            60,
+            "A launch returns at once, so the GPU computes while the CPU prepares the next one. It is done long "
+            "before: 12 · 5 µs of launches count, not 12 · 2 µs of work, nor the sum of both.",
+            within=5,
+        ),
+        Question(
+            "06",
+            "A network trains on 1,000 samples for 4 epochs, in batches of 50. How often does each weight move?",
+            80,
+            "An epoch has 1,000 / 50 = 20 batches, each with one update of all weights; four epochs have 80.",
+        ),
+    ),
     # before notebook 11
-    "11": (),
+    "11": (
+        Question(
+            "10",
+            "An image of 10 × 10 pixels, a filter of 3 × 3, stride 2, no padding. How many rows does the output have?",
+            4,
+            "The filter's first row can begin in rows 0 to 7. In steps of 2 these are rows 0, 2, 4 and 6: "
+            "(10 − 3) // 2 + 1 = 4.",
+        ),
+        Question(
+            "08b",
+            "A multiprocessor has 65,536 registers and room for 64 warps of 32 threads. A kernel takes 64 registers "
+            "for each thread. How many warps are there at a time?",
+            32,
+            "A warp takes 32 · 64 = 2,048 registers, and 65,536 / 2,048 = 32: half of the room, an occupancy of 50 %. "
+            "A fast kernel may have little of it.",
+        ),
+        Question(
+            "06",
+            "The cost of the training data falls in all 40 epochs, that of the validation data until epoch 15; then it "
+            "rises. Which parameters do you keep?",
+            "b",
+            "From epoch 15 on the network learns what is true of the training data alone. Validation data choose; test "
+            "data judge once, and must not choose.",
+            (
+                "those of epoch 40, with the lowest training cost",
+                "those of epoch 15, with the lowest validation cost",
+                "those with the lowest cost on the test data",
+            ),
+        ),
+    ),
     # before notebook 12
     "12": (
         Question(
