@@ -184,8 +184,6 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
             within=0.001,
         ),
     ),
-    # before notebook 05c
-    "05c": (),
     # before notebook 06
     "06": (),
     # before notebook 07
