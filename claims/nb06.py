@@ -1,6 +1,6 @@
 """The evidence for notebook 06: descents by computation, trainings on breast_cancer, moons and digits, stop_early."""
 
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,7 +82,7 @@ def an_early_update_hardly_shows(seed: int) -> bool:
     orders = [rng.permutation(len(d.X)) for _ in range(20)]
     for backend in (K, EarlyUpdate(0.5)):
         network = make_network(SIZES, seed=seed)
-        W, b = [layer.W for layer in network.layers], [layer.b for layer in network.layers]
+        W, b = network.parameters[::2], network.parameters[1::2]
         for rows in (order[at : at + 10] for order in orders for at in range(0, len(d.X), 10)):
             algorithm_1["loops"](W, b, d.X[rows], d.Y[rows], 0.5, backend)
         costs.append(evaluate(network, d.X, d.Y, K))
@@ -93,7 +93,7 @@ def agree_to_the_last_bit(seed: int) -> bool:
     ours, theirs = make_network(SIZES, seed=seed), make_network(SIZES, seed=seed)
     d = cells(seed)
     for at in range(0, 100, 10):
-        W, b = [layer.W for layer in ours.layers], [layer.b for layer in ours.layers]
+        W, b = ours.parameters[::2], ours.parameters[1::2]
         algorithm_1["loops"](W, b, d.X[at : at + 10], d.Y[at : at + 10], 0.5, K)
         training_step(theirs, d.X[at : at + 10], d.Y[at : at + 10], 0.5, K)
     return bool(np.array_equal(ours.flat_parameters, theirs.flat_parameters))
@@ -248,7 +248,7 @@ def unscaled_are_all_malignant(seed: int) -> bool:
 
 def a_hundred_at_once() -> bool:
     d, network = cells(1), make_network(SIZES, seed=1)
-    one, many = (device.seconds(lambda n=n: network.predict(d.X[:n], K), "cpu") for n in (1, 100))
+    one, many = (device.seconds(partial(network.predict, d.X[:n], K), "cpu") for n in (1, 100))
     return many < 15 * one
 
 
@@ -260,7 +260,8 @@ def searched(seed: int) -> tuple[list[tuple[float, float]], list[tuple[float, fl
     def attempt(rate: float, hidden: int) -> tuple[float, float]:
         options: dict[str, Any] = {"epochs": 6, "learning_rate": rate, "seed": seed}
         network = make_network((30, hidden, 10, 1), seed=seed)
-        return train(network, d.X, d.Y, K, validation=(d.X_held, d.held.Y), **options).validation_costs[-1], rate
+        train(network, d.X, d.Y, K, **options)
+        return evaluate(network, d.X_held, d.held.Y, K), rate
 
     grid = [attempt(rate, hidden) for rate in (0.01, 1.0, 100.0) for hidden in (4, 20, 100)]
     return grid, [attempt(10 ** rng.uniform(-2, 2), int(rng.integers(4, 101))) for _ in range(9)]
