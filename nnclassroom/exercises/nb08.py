@@ -5,6 +5,8 @@ one_block_epoch    an epoch of a small network by one block, whose parameters st
 It is the idea of `one_kernel` in fused_epochs, for two layers, and as short as it can be.
 """
 
+from typing import Any
+
 import numpy as np
 
 from nncourse.device import Array
@@ -16,6 +18,7 @@ from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial
 
 MOST = "n_in <= 32, n_hidden <= 32, n_out <= 4, batch <= 16, batch >= 1"  # as in nb08.cu
 Four = tuple[Array, Array, Array, Array]
+READ_ONCE = Limit("reads", "n_hidden * n_in", "W1"), Limit("reads", "n_out * n_hidden", "W2")
 
 
 def _by_dense_sgd_epoch(
@@ -57,9 +60,9 @@ MISTAKES = {
 }
 
 
-def _mistakes(place: tuple[int, ...], *arguments: Array) -> Mistakes:
+def _mistakes(place: tuple[int, ...], *arguments: Any) -> Mistakes:
     for mistake, words in MISTAKES.items():
-        yield words, _epoch(*arguments, mistake)
+        yield words, _epoch(*arguments, mistake=mistake)
 
 
 def _weights(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
@@ -96,11 +99,7 @@ one_block_epoch = Operation(
             _sizes(32, 32, 4, 40, 16),  # more elements than threads
             _sizes(30, 17, 1, 25, 10),
         ),
-        budgets={
-            "shared": Budget(
-                _sizes(6, 8, 2, 12, 4), (Limit("reads", "n_hidden * n_in", "W1"), Limit("reads", "n_out * n_hidden", "W2"))
-            )
-        },
+        budgets={"shared": Budget(_sizes(6, 8, 2, 12, 4), READ_ONCE)},
         iterates=True,
     ),
 )

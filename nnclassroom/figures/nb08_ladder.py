@@ -1,6 +1,6 @@
 """Figures and tables of notebook 08b: what holds a kernel of dense_forward back, and what fits on a multiprocessor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def _thread(axes: Axes, sums: int, title: str) -> None:
     axes.set_title(title, fontsize=10, pad=14)
 
 
-# What the next rung takes away. In front of it: reads from shared memory for 64 products, in the machine code for sm_90.
+# What the next rung takes away; before it, the reads from shared memory for 64 products, in machine code for sm_90.
 HELD_BACK = {
     "naive": (0, "the order of its reads: a warp reads 32 rows of W at once"),
     "coalesced": (0, "no number is used twice: each product fetches its factors"),
@@ -65,7 +65,7 @@ HELD_BACK = {
 
 
 def held_back_table(seconds: Mapping[str, float]) -> str:
-    """For each rung its time, its reads from shared memory, what holds it back, and what the next rung gains by that."""
+    """For each rung its time, its reads from shared memory, how much the next rung gains, and what holds it back."""
     rows = []
     for (name, (reads, words)), upper in zip(HELD_BACK.items(), [*list(HELD_BACK)[1:], "cupy"], strict=True):
         if name in seconds and upper in seconds:
@@ -76,16 +76,16 @@ def held_back_table(seconds: Mapping[str, float]) -> str:
     return table(heads, [[*row[:-1], row[-1].ljust(width)] for row in rows])
 
 
-LOADS = {  # of a thread t: the cells (row, k) of each tile that it loads, and the elements (sample, neuron) that it sums
+# The cells (row, k) of each tile that a thread t loads, and the elements (sample, neuron) that it sums.
+Cells = Callable[[int], list[tuple[int, int]]]
+LOADS: dict[str, tuple[Cells, Cells]] = {
     "tiles_2d": (
         lambda t: [(t // 8 + 32 * part, t % 8) for part in range(4)],
         lambda t: [(t // 16 + 16 * m, t % 16 + 16 * n) for m, n in np.ndindex(8, 8)],
     ),
     "vectorised": (
         lambda t: [(t // 2, t % 2 * 4 + k) for k in range(4)],
-        lambda t: [
-            (t // 16 * 4 + m // 4 * 64 + m % 4, t % 16 * 4 + n // 4 * 64 + n % 4) for m, n in np.ndindex(8, 8)
-        ],
+        lambda t: [(t // 16 * 4 + m // 4 * 64 + m % 4, t % 16 * 4 + n // 4 * 64 + n % 4) for m, n in np.ndindex(8, 8)],
     ),
 }
 THREAD = 37
@@ -103,7 +103,9 @@ def plot_loads_and_sums(name: str) -> Described:
             for lane in threads_:
                 for row, column in cells(THREAD // 32 * 32 + lane):
                     image[row, column] = colour
-        axes.imshow(image, interpolation="nearest", aspect="auto" if columns == 8 else "equal", extent=(0, columns, 128, 0))
+        axes.imshow(
+            image, interpolation="nearest", aspect="auto" if columns == 8 else "equal", extent=(0, columns, 128, 0)
+        )
         axes.set_title(title, fontsize=10)
         axes.set(xlabel="k" if columns == 8 else "neuron", xticks=range(0, columns + 1, max(4, columns // 8)))
         axes.set_yticks(range(0, 129, 16))
