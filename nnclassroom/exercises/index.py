@@ -14,6 +14,7 @@ OPERATIONS = {
     ),
     "nnclassroom.exercises.nb04": ("descent_step",),
     "nnclassroom.exercises.nb06": ("algorithm_1", "best_rate", "stop_early"),
+    "nnclassroom.exercises.nb08": ("one_block_epoch",),
     "nnclassroom.exercises.nb08_to_10": (
         "train_on_gpu",
         "seconds_a_call",

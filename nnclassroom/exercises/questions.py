@@ -257,9 +257,59 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         ),
     ),
     # before notebook 08
-    "08": (),
+    "08": (
+        Question(
+            "07",
+            "Of 1,000 transactions 20 are fraud. A network finds 15 of these, and raises 10 false alarms. "
+            "What is its precision for fraud?",
+            0.6,
+            "It raises 25 alarms, and 15 of them are right: 15 / 25. (Its recall is 15 / 20.)",
+            within=0.005,
+        ),
+        Question(
+            "05b",
+            "In bias_gradient one thread sums a whole column of D. Why does it need no atomics?",
+            "b",
+            "A thread that owns a result gathers: nobody else writes there. The order of the additions is its own too.",
+            (
+                "a sum of float32 numbers does not depend on their order",
+                "each result is written by one thread only",
+                "the threads of a warp run in step",
+                "a GPU adds in global memory one thread after the other",
+            ),
+        ),
+        Question(
+            "03b",
+            "Thread t of a warp reads x[8 * t], a float32, and x begins at a multiple of 32 bytes. How many sectors of "
+            "32 bytes does the warp touch?",
+            32,
+            "8 numbers of 4 bytes are 32 bytes, so each thread's number is in a sector of its own. With x[t] it is 4.",
+        ),
+    ),
     # before notebook 08b
-    "08b": (),
+    "08b": (
+        Question(
+            "08",
+            "A step launches 20 kernels. A launch takes the CPU 5 µs, and each kernel runs for 8 µs on the GPU. "
+            "About how many µs is it from the first launch until the last kernel has ended?",
+            165,
+            "The first launch takes 5 µs. From then on the GPU always has a kernel to run: 20 times 8 µs.",
+            within=5,
+        ),
+        Question(
+            "06",
+            "How many updates do three epochs with 1,000 samples and batches of 30 make, if a last, smaller batch "
+            "counts too?",
+            102,
+            "33 full batches hold 990 samples, and the last 10 are the 34th batch: 34 updates an epoch.",
+        ),
+        Question(
+            "04",
+            "256 threads of a block add up 256 numbers in shared memory, as a tree. How many rounds does it take?",
+            8,
+            "Each round halves the number of sums: 256, 128, 64 … 1. That is log2(256), and a barrier after each.",
+        ),
+    ),
     # before notebook 09
     "09": (
         Question(

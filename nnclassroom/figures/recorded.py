@@ -77,8 +77,8 @@ def small_networks() -> str:
     return "\n".join([table(heads, lines), *where])
 
 
-def networks(kind: str) -> str:
-    """Training steps of networks beside PyTorch and JAX: of the "dense" ones, or of those for "images".
+def networks(kind: str, only: Sequence[int] = ()) -> str:
+    """Training steps of networks beside PyTorch and JAX: of the "dense" ones, or of those for "images"; or a few rows.
 
     On the GPU of gpu.json; on another one if they were not recorded there.
     """
@@ -87,6 +87,7 @@ def networks(kind: str) -> str:
     for name, found in sorted(results.items(), key=lambda item: item[1]["machine"] != usual):
         listed = [row for row in found["rows"] if "seed" not in row]
         rows = [row for row in listed if row["layers"].startswith("image") == images]
+        rows = [row for row in rows if not only or row["row"] in only]
         if found["device"] == "gpu" and rows:
             names, over = timing.names_of(rows), timing.reference(rows, "gpu")
             about = f"training by train() ({overheads.recorded_where(name)})"

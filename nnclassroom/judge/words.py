@@ -122,6 +122,8 @@ BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
     "shared reads": "what another thread has put into shared memory is read {got:,} times: expected at least {limit:,}",
     "shared reads by a thread": "one thread reads {got:,} numbers that others have put into shared memory: expected at "
     "most {limit:,}; a tree needs one in each round",
+    "all shared reads": "shared memory is read {got:,} times: expected at most {limit:,}; copy a number to a register, "
+    "and use it there in several products",
     "shared writes": "shared memory is written {got:,} times: expected at most {limit:,}; add up in each warp "
     "by shuffles, and write once per warp",
     "atomics": "{got:,} atomic additions to {of} wait for one another: expected at most {limit:,}; let each block "
