@@ -39,6 +39,7 @@ OPERATIONS = {
         "speedup_and_efficiency",
         "amdahl_fit",
         "scaling_laws",
+        "rows_for_exchange",
         "cpu_share",
         "energy_and_edp",
     ),
