@@ -250,6 +250,8 @@ def _first_costs(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes)
     """
     n, columns = shape
     costs = np.full(shape, rng.uniform(0.1, 0.7))
+    if sizes["turn"] % 2:  # each row has a first cost of its own
+        costs *= rng.uniform(0.01, 100, (n, 1))
     turn = sizes["turn"] if sizes["turn"] in OF_TURN else sizes["turn"] % 5
     kinds = np.resize(OF_TURN[turn], n) if turn in OF_TURN else rng.permutation(np.resize(KINDS, n))
     t = np.arange(columns)
@@ -356,7 +358,7 @@ def _held_out_costs(rng: np.random.Generator, shape: tuple[int, ...], sizes: Siz
     if turn % 6 == 3:
         costs: np.ndarray = np.linspace(1, 0.2, n)  # always falls: it never stops
     elif turn % 6 == 5:
-        costs = np.full(n, np.nan)
+        costs = np.full(n, (np.nan, np.inf)[turn // 6 % 2])
     else:
         t = np.arange(n)
         costs = np.round(abs(t - rng.integers(0, n)) / n + 0.1 * rng.integers(0, 4, n), 1) + 0.2

@@ -110,6 +110,7 @@ convolution_forward = Operation(
             _sizes(1, 1, 1, 1, 1, 1, 1, 0, 0),
             _sizes(2, 1, 1, 1, 3, 3, 1, 1, 1),  # one pixel
             _sizes(3, 2, 4, 5, 2, 2, 1, 0, 1),  # "same", an even filter
+            _sizes(3, 2, 4, 5, 2, 2, 1, 1, 0),  # padded to the same shape: an array that was kept has old pixels in it
             _sizes(1, 4, 6, 5, 3, 3, 1, 1, 1),  # "same", an odd one
             _sizes(2, 2, 5, 5, 3, 5, 1, 0, 0),  # a filter as large as the image
             _sizes(1, 1, 3, 2, 2, 5, 2, 2, 3),  # a larger one
