@@ -148,6 +148,28 @@ def test_sectors_of_one_warp(function, step, sectors, fewest):
     assert (count.requests, count.sectors, count.fewest, count.reads) == (1, sectors, fewest, 32)
 
 
+# Worked out by hand for 4 turns. leaves_early: the odd lanes are a turn ahead of the even ones, until only even ones
+# are left; 16 lanes write. calls: a request in each branch, then in each turn one for each of two calls.
+@pytest.mark.parametrize(
+    ("function", "requests", "sectors", "written"),
+    [
+        ("every_second_turn", 4, 16, 4),
+        ("continues", 4, 4, 4),
+        ("leaves_early", 4, 2 + 2 + 2 + 1, 2),
+        ("calls", 2 + 2 * 4, 10, 4),
+        ("nested", 2 * 4, 2 * 4, 4),
+    ],
+)
+def test_lanes_that_diverge_are_counted_in_lockstep(function, requests, sectors, written):
+    seen = counted(function, step=4)
+    assert (seen["x"].requests, seen["x"].sectors) == (requests, sectors)
+    assert (seen["y"].requests, seen["y"].sectors) == (1, written)
+
+
+def test_lanes_may_spin_for_one_another():
+    assert counted("spins")["y"].atomics >= 64
+
+
 def test_reads_through_ldg_are_told_apart_by_their_place():
     count = counted("read_only_cache", step=3)["x"]
     assert (count.reads, count.requests, count.sectors) == (64, 2, 4 + 1)

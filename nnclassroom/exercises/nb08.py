@@ -62,7 +62,7 @@ MISTAKES = {
 
 def _mistakes(place: tuple[int, ...], *arguments: Any) -> Mistakes:
     for mistake, words in MISTAKES.items():
-        yield words, _epoch(*arguments, mistake=mistake)
+        yield words, _epoch(*arguments, mistake)
 
 
 def _weights(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
