@@ -19,31 +19,31 @@ from tests.test_answers import judged
 
 IMAGES = {"batch": 2, "c_in": 3, "h_in": 7, "w_in": 9, "c_out": 4, "k": 3, "stride": 2, "before": 1, "after": 2}
 NEAR_MISSES = [  # answers of tests/answers, and words that another mistake gets
-    ("neuron", "numpy", "takes a negative bias for a positive one", "b is left out"),
-    ("neuron", "loops", "forgets the bias", "this is b alone, without a product"),
-    ("neuron", "loops", "the last input counts twice", "only the last product is in z"),
-    ("neuron", "loops", "only whole hundreds of inputs beyond the first hundred", "only the first product is in z"),
-    ("neuron", "tree", "bias in every warp", "b is added to each product"),
+    ("neuron", "numpy", "takes a negative bias for a positive one", "b is left out here"),
+    ("neuron", "loops", "forgets the bias", "this is b alone: no product is added"),
+    ("neuron", "loops", "the last input counts twice", "only the last product is in it"),
+    ("neuron", "loops", "only whole hundreds of inputs beyond the first hundred", "only the first product is in it"),
+    ("neuron", "tree", "bias in every warp", "b is added to each product here"),
     ("neuron", "numpy", "cosine instead of the product", "this is the mean of the products plus b"),
     ("softmax", "numpy", "the sum of the whole array", "this is softmax along the columns"),
-    ("softmax", "numpy", "keeps the proportion of the scores", "by the sum of the whole array"),
-    ("softmax", "numpy", "a small number below the fraction", "the exponentials are not divided"),
+    ("softmax", "numpy", "keeps the proportion of the scores", "the sum of the whole array divides here"),
+    ("softmax", "numpy", "a small number below the fraction", "the exponentials must still be divided"),
     ("softmax", "numpy", "clipped exponents", "exp overflows for large z"),
-    ("softmax", "numpy", "the mean taken away, not the largest", "the sum of the row is subtracted"),
-    ("mse", "numpy", "the mean over the outputs too", "the ½ is left out"),
+    ("softmax", "numpy", "the mean taken away, not the largest", "the sum of the row is subtracted here"),
+    ("mse", "numpy", "the mean over the outputs too", "the ½ is left out here"),
     ("bias_gradient", "naive", "rows as long as the batch", "this is the mean along a row"),
     ("bias_gradient", "naive", "divides by the samples that are not zero", "divides whole numbers"),
-    ("whole_tiles", "tiled", "the row of W that is loaded is the neuron's", "row y of W_tile is read"),
-    ("dense_forward", "tiled", "the bias added in every step", "each block reads b from its beginning"),
+    ("whole_tiles", "tiled", "the row of W that is loaded is the neuron's", "row y of W_tile is read here"),
+    ("dense_forward", "tiled", "the bias added in every step", "each block reads b from its beginning here"),
     ("maxpool_forward", "loops", "zeros around the image take part", "this is the sum of each window"),
-    ("convolution_forward", "loops", "zeros in front forgotten", "counts from the other end"),
+    ("convolution_forward", "loops", "zeros in front forgotten", "counts from the other end here"),
     ("convolution_forward", "loops", "the bias added for each channel", "k² times"),
     ("convolution_forward", "naive", "rows counted by the height", "is % h_out missing?"),
     ("all_reduce", "root", "the root keeps the sum to itself", "gives the name to a new array"),
-    ("speedup_and_efficiency", "numpy", "the median of the ratios of the runs", "the means of the runs are taken"),
+    ("speedup_and_efficiency", "numpy", "the median of the ratios of the runs", "this comes from the means"),
     ("speedup_and_efficiency", "numpy", "speedup over the row before", "this is T_K / T_1"),
-    ("scaling_laws", "numpy", "efficiencies instead of speedups", "p and 1 − p are swapped"),
-    ("occupancy", "numpy", "no limit for the number of blocks", "sm.reserved_bytes are left out"),
+    ("scaling_laws", "numpy", "efficiencies instead of speedups", "p and 1 − p are swapped here"),
+    ("occupancy", "numpy", "no limit for the number of blocks", "sm.reserved_bytes, are left out"),
 ]
 SIZES = {  # square where a mistake shows only there, and all sizes that are not derived
     "softmax": {"batch": 3, "n": 4},
@@ -161,10 +161,10 @@ def test_a_result_of_another_shape_is_not_that_of_the_wrong_axis():
 @pytest.mark.parametrize(
     ("epsilon", "seed", "said"),
     [
-        (1e-6, 0, "expected ε = 1e-08, got 1e-06"),  # ε within the root gives nearly the same
-        (1e-6, 4, "expected ε = 1e-08, got 1e-06"),
-        (0, 33, "ε is left out, or far too small"),
-        (1e-12, 30, "ε is left out, or far too small"),
+        (1e-6, 0, "this is what ε = 1e-06 gives"),  # ε within the root gives nearly the same
+        (1e-6, 4, "this is what ε = 1e-06 gives"),
+        (0, 33, "here ε is left out, or far too small"),
+        (1e-12, 30, "here ε is left out, or far too small"),
     ],
 )
 def test_of_several_mistakes_the_nearest_is_named(epsilon, seed, said):

@@ -5,6 +5,7 @@ one_block_epoch    an epoch of a small network by one block, whose parameters st
 It is the idea of `one_kernel` in fused_epochs, for two layers, and as short as it can be.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ MISTAKES = {
 
 def _mistakes(place: tuple[int, ...], *arguments: Any) -> Mistakes:
     for mistake, words in MISTAKES.items():
-        yield words, _epoch(*arguments, mistake)
+        yield words, partial(_epoch, *arguments)(mistake=mistake)
 
 
 def _weights(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
