@@ -5,7 +5,6 @@ one_block_epoch    an epoch of a small network by one block, whose parameters st
 It is the idea of `one_kernel` in fused_epochs, for two layers, and as short as it can be.
 """
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ def _by_dense_sgd_epoch(
 
 
 def _epoch(
-    W1: Array, b1: Array, W2: Array, b2: Array, X: Array, Y: Array, batch: int, rate: float, mistake: str = ""
+    W1: Array, b1: Array, W2: Array, b2: Array, X: Array, Y: Array, batch: int, rate: float, *, mistake: str = ""
 ) -> Four:
     """The parameters after an epoch, or what a usual mistake makes of them."""
     W1, b1, W2, b2 = (each.copy() for each in (W1, b1, W2, b2))
@@ -63,7 +62,7 @@ MISTAKES = {
 
 def _mistakes(place: tuple[int, ...], *arguments: Any) -> Mistakes:
     for mistake, words in MISTAKES.items():
-        yield words, partial(_epoch, *arguments)(mistake=mistake)
+        yield words, _epoch(*arguments, mistake=mistake)
 
 
 def _weights(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
