@@ -34,11 +34,16 @@ def right(network: Network, images: np.ndarray, Y: np.ndarray | None = None) -> 
     return metrics.accuracy(metrics.confusion(network, rows, digits().Y_test if Y is None else Y, COURSE))
 
 
-def learnt(words: str, seed: int, images: np.ndarray, epochs: int = 16) -> Network:
-    network = new(words, seed)
-    rows, backend = images.reshape(-1, *network.shapes[0]), FAST if words == WORDS else COURSE
-    train(network, rows, digits().Y, backend, epochs=epochs, batch_size=32, learning_rate=0.001, seed=seed,
-          optimizer=Adam())  # fmt: skip
+def learnt(words: str, seed: int, images: np.ndarray, epochs: int = 16, moved_by: int = 0) -> Network:
+    """A trained network; if asked, each image moved by up to so many pixels to either side, anew in each epoch."""
+    network, rng = new(words, seed), np.random.default_rng(seed)
+    shown = images.reshape(-1, *network.shapes[0]).copy()
+    walk = nb11.epochs(network, shown, digits().Y, FAST if words == WORDS else COURSE, seed=seed)
+    for _ in range(epochs):
+        if moved_by:
+            columns = np.arange(28) - rng.integers(-moved_by, moved_by + 1, (len(images), 1, 1, 1))
+            shown[...] = np.take_along_axis(images, columns.clip(0, 27), axis=3).reshape(shown.shape)
+        next(walk)
     return network
 
 
@@ -81,14 +86,9 @@ def shifted(seed: int) -> bool:
 
 def anywhere(seed: int) -> bool:
     """Trained with digits moved by up to 6 pixels."""
-    for words, backend in ((WORDS, FAST), (LARGE, COURSE)):
-        network, optimizer, rng, X = new(words, seed), Adam(), np.random.default_rng(seed), digits().X
-        for epoch in range(80):
-            columns = np.arange(28) - rng.integers(-6, 7, (len(X), 1, 1, 1))
-            moved = np.take_along_axis(X, columns.clip(0, 27), axis=3).reshape(-1, *network.shapes[0])
-            train(network, moved, digits().Y, backend, epochs=1, batch_size=32, learning_rate=0.001, seed=epoch,
-                  optimizer=optimizer)  # fmt: skip
-        found, before = shifts(network), shifts(reader(seed, words))
+    for words in (WORDS, LARGE):
+        found = shifts(learnt(words, seed, digits().X, 80, moved_by=6))
+        before = shifts(reader(seed, words))
         if not (found[6] > found[0] - 0.05 and found[0] > before[0] and before[6] < 0.25):
             return False
     return True
