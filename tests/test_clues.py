@@ -1,19 +1,25 @@
 """What a wrong result shows: usual mistakes are named by what they give, and only by that."""
 
+import re
+from itertools import chain
+
 import numpy as np
 import pytest
 
+from nnclassroom.exercises import index
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.nb08_to_10 import H200
 from nnclassroom.judge.answer_process.results import UNWRITTEN
-from nnclassroom.judge.cases import random_case
+from nnclassroom.judge.cases import cases, make_case, random_case
 from nnclassroom.judge.check import check
 from nnclassroom.judge.compare import Wrong
-from nnclassroom.judge.diagnosis.in_the_text import rebinding, whole_division
+from nnclassroom.judge.diagnosis.in_the_text import rebinding, swapped_indices, whole_division
 from nnclassroom.judge.diagnosis.mistake import mistake_in
 from nnclassroom.judge.diagnosis.not_a_number import kind_of_nan
 from nnclassroom.judge.diagnosis.not_reached import not_reached
+from nnclassroom.judge.diagnosis.tiny import MOST_SHOWN, tiny_sizes
 from nnclassroom.judge.tolerance import allowed_error, by_result, float64, references_of
+from nncourse.calls import OPERATIONS
 from tests.exercise_answers import ALL, WRONG
 from tests.test_answers import judged
 
@@ -33,6 +39,10 @@ NEAR_MISSES = [  # answers of tests/answers, and words that another mistake gets
     ("mse", "numpy", "the mean over the outputs too", "the ½ is left out"),
     ("bias_gradient", "naive", "rows as long as the batch", "this is the mean along a row"),
     ("bias_gradient", "naive", "divides by the samples that are not zero", "divides whole numbers"),
+    ("bias_gradient", "naive", "rows as long as the batch", "swaps row and column"),
+    ("bias_gradient", "naive", "walks along a row instead of down a column", "swaps row and column"),
+    ("bias_gradient", "naive", "samples counted in 16 bits with sign", "the index is below 0"),
+    ("bias_gradient", "naive", "two samples at a time, one too many", "the index is below 0"),
     ("whole_tiles", "tiled", "the row of W that is loaded is the neuron's", "row y of W_tile is read"),
     ("dense_forward", "tiled", "the bias added in every step", "each block reads b from its beginning"),
     ("maxpool_forward", "loops", "zeros around the image take part", "this is the sum of each window"),
@@ -135,6 +145,22 @@ def test_a_quotient_of_whole_numbers(statement, better):
 
 
 @pytest.mark.parametrize(
+    ("loop", "better"),
+    [
+        ("for (int i = 0; i < batch; i++) sum += D[j * n_out + i];", "D[i * n_out + j]"),
+        ("for (int i = 0; i < batch; i++) sum += D[i * n_out + j];", None),
+        ("for (int i = 0; i < batch; i++) sum += D[j * batch + i];", None),
+        ("for (int i = 0; i < n_out; i++) sum += D[j * n_out + i];", None),
+        ("for (int i = 0; i < 8; i++) sum += D[j * n_out + i];", None),
+        ("for (int i = 0; i < batch; i++) sum += D[i * n_out + j];  // D[j * n_out + i]", None),
+    ],
+)
+def test_an_index_whose_row_and_column_are_swapped(loop, better):
+    text = f"if (j >= n_out) return; {loop}"
+    assert swapped_indices(find("bias_gradient"), text).get("better") == better
+
+
+@pytest.mark.parametrize(
     ("body", "within"),
     [
         ("vector = vector + part", "vector[:] = vector + part"),
@@ -208,6 +234,38 @@ def test_a_tiny_case_shows_what_every_array_became():
     expected, _, yours = rest.partition(", got W [")
     assert given.startswith("W [") and "G [" in given and "V [" in yours and "V [" in expected
     assert str(verdict).endswith(f"\n  {verdict.numbers}") and "\n" not in verdict.line
+
+
+TOO_LARGE = [  # the first case that fails has too many numbers to show them
+    ("softmax", "numpy", "along the columns"),
+    ("convolution_forward", "loops", "the bias added for each channel"),
+    ("convolution_bias_gradient", "tree", "forgets the mean over the batch"),
+]
+
+
+@pytest.mark.parametrize(("operation", "kernel", "mistake"), TOO_LARGE)
+def test_the_numbers_of_the_smallest_case_that_fails_are_shown(operation, kernel, mistake):
+    wrong = next(w for w in WRONG if (w["operation"], w["kernel"], w["mistake"]) == (operation, kernel, mistake))
+    verdict = judged(wrong)
+    assert verdict.kind == "wrong value" and sum(map(np.size, verdict.case.arguments)) > MOST_SHOWN
+    given, _, rest = verdict.numbers.partition(": expected ")
+    expected, _, yours = rest.partition(", got ")
+    assert expected != yours and given.startswith(find(operation).names[0])
+    assert len(re.findall(r"[-\d.e]+(?=[],])", given)) <= MOST_SHOWN
+
+
+def test_a_result_that_is_a_number_is_shown_too():
+    verdict = check(find("neuron"), lambda x, w, b: float((x * w).sum()), seed=1)
+    assert verdict.numbers.startswith("x [") and ", b " in verdict.numbers and ": expected z " in verdict.numbers
+
+
+@pytest.mark.parametrize("name", [*chain(*(OPERATIONS | index.OPERATIONS).values())])
+def test_every_operation_has_tiny_cases_or_none(name):
+    operation = find(name)
+    first = next(cases(operation, seed=1))
+    for sizes in tiny_sizes(operation, first):
+        made = make_case(operation, sizes, "random", np.random.default_rng(0))
+        assert sum(np.size(each) for each in made.arguments if isinstance(each, np.ndarray)) <= MOST_SHOWN
 
 
 def test_cases_of_whole_numbers_are_not_called_random_values():

@@ -159,8 +159,8 @@ def _what_went_wrong(
         if not all(right):
             which = " and ".join(f"{name}[{layer}]" for name, is_right in zip("Wb", right, strict=True) if not is_right)
             if layer == len(W) - 1:
-                return f"{which} of the last layer is wrong already: check the forward pass, (4a) and the update"
-            return f"{which} is wrong, and the layers from {layer + 1} on are right: check (4b)"
+                return f"the last layer is wrong already, {which}: check the forward pass, (4a) and the update"
+            return f"the layers from {layer + 1} on are right, but not {which}: check (4b)"
     return ""
 
 
