@@ -9,6 +9,7 @@
 # make setup   what make test needs, without running it
 # make shared  sets the course up for all users of a machine (docs/jupyterhub.md)
 # make notebooks  runs the notebooks and saves their outputs
+# make claims  tries what the notebooks claim, over five seeds where chance plays a part, within the hour: tools/claims.py
 # make sizes   prints the lines of each room beside their limits, which pyproject.toml holds
 # make locks   writes requirements/*.txt anew from pyproject.toml, with uv
 #
@@ -22,7 +23,7 @@ FILES ?=
 unexport PYTHONPATH PYTHONHOME
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
-.PHONY: lab test test-full test-release test-gpu style book setup shared notebooks locks sizes python
+.PHONY: lab test test-full test-release test-gpu style book setup shared notebooks claims locks sizes python
 
 lab: python
 	@$(PYTHON) tools/setup.py
@@ -64,8 +65,8 @@ test-gpu: setup
 	@.venv/bin/python tools/test_gpu.py $(if $(PART),--part $(PART)) $(if $(ANEW),--anew)
 
 style: setup
-	.venv/bin/python -m ruff check nncourse fused_epochs nnclassroom nnmarking nnexperiment cuda_on_cpu tests tools book benchmarks pytorch slurm hub notebooks conftest.py
-	.venv/bin/python -m ruff format --check --quiet nncourse fused_epochs nnclassroom nnmarking nnexperiment cuda_on_cpu tests tools book benchmarks pytorch slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff check nncourse fused_epochs nnclassroom nnmarking nnexperiment cuda_on_cpu tests tools claims book benchmarks pytorch slurm hub notebooks conftest.py
+	.venv/bin/python -m ruff format --check --quiet nncourse fused_epochs nnclassroom nnmarking nnexperiment cuda_on_cpu tests tools claims book benchmarks pytorch slurm hub notebooks conftest.py
 	.venv/bin/python -m mypy
 	rm -rf build/no_kernels
 
@@ -84,6 +85,9 @@ notebooks: setup
 
 locks: setup
 	@.venv/bin/python tools/lock.py
+
+claims: setup
+	.venv/bin/python tools/claims.py
 
 sizes: python
 	@$(PYTHON) tools/sizes.py

@@ -1,13 +1,15 @@
 """The emulator's counts beside a GPU's counters, for every CUDA kernel: python -m benchmarks.counts [--out FOLDER].
 
-Needs a GPU and Nsight Compute (ncu). Each kernel of the course is launched once, on the small case on which the judge
-looks at its accesses: under ncu, which reads the hardware's counters, and on the emulator. Counted are what warps ask
-global memory for (requests) and the sectors of 32 bytes that this touches, for reads and writes of all arrays together,
-and the turns that the banks of shared memory lose to conflicts. Atomics and accesses outside arrays are left out.
+Needs a GPU and Nsight Compute (ncu); with --again only the saved counts of a GPU. Each kernel of the course is launched
+once, on the small case on which the judge looks at its accesses: under ncu, which reads the hardware's counters, and on
+the emulator. Counted are what warps ask global memory for (requests) and the sectors of 32 bytes that this touches, for
+reads and writes of all arrays together, and the turns that the banks of shared memory lose to conflicts. Atomics and
+accesses outside arrays are left out.
 """
 
 import argparse
 import csv
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,27 +41,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--launch", action="store_true", help="only launch the kernels, as ncu is told to do")
     parser.add_argument("--out", type=Path, default=saved.RESULTS, help="folder for the results (default results/)")
+    parser.add_argument("--again", action="store_true", help="count on the emulator only, and keep the GPU's counts")
     options = parser.parse_args(arguments)
     if options.launch:
         for operation, kernel in kernels():
             kernel(*(on_gpu(value) for value in case_of(operation, kernel.name).arguments))
         devices.synchronise("gpu")
         return 0
-    if not devices.gpu_available():
+    if not options.again and not devices.gpu_available():
         parser.error(devices.why_no_gpu())
-    measured = iter(by_ncu())
+    path = options.out / "counts.json"
+    result = json.loads(path.read_text("utf-8")) if options.again else machines.about("gpu") | {"counts": by_ncu()}
     rows = []
-    for operation, kernel in kernels():
-        entry, found = next(measured)
-        if entry != kernel.entry:
-            parser.error(f"expected a launch of {kernel.entry} in ncu's list, got {entry}")
+    for (operation, kernel), measured in zip(kernels(), result["counts"], strict=True):
         case = case_of(operation, kernel.name)
         sizes = {name: size for name, size in operation.sizes(*case.arguments).items() if isinstance(size, int)}
-        emulated = counted(accesses(kernel, *case.arguments).trace)
         about = {"operation": operation.name, "kernel": kernel.name, "sizes": sizes}
-        rows.append(about | {"gpu": found, "emulator": emulated})
-        print(f"{operation.name} ({kernel.name}): {found} | {emulated}", flush=True)
-    saved.save(machines.about("gpu") | {"counts": rows}, options.out / "counts.json")
+        expected = about | {"entry": kernel.entry}
+        if expected | measured != measured | expected:
+            parser.error(f"expected the GPU's counts of {expected}, got {measured}")
+        rows.append(about | {"gpu": measured["gpu"], "emulator": counted(accesses(kernel, *case.arguments).trace)})
+        print(rows[-1], flush=True)
+    saved.save(result | {"counts": rows}, path)
     return 0
 
 
@@ -75,7 +78,7 @@ def on_gpu(value: Any) -> Any:
     return devices.to_device(value, "gpu") if isinstance(value, np.ndarray) else value
 
 
-def by_ncu() -> list[tuple[str, dict[str, int]]]:
+def by_ncu() -> list[dict[str, Any]]:
     """The function and the counters of each launch of a course's kernel, in order. SystemExit if ncu fails."""
     names = "|".join(dict.fromkeys(kernel.entry for _, kernel in kernels()))
     command = ["ncu", "--csv", "--page", "raw", "--clock-control", "none", "--metrics", ",".join(METRICS.values())]
@@ -90,7 +93,10 @@ def by_ncu() -> list[tuple[str, dict[str, int]]]:
     number = {
         what: (lambda row, metric=metric: int(float(row[metric].replace(",", "")))) for what, metric in METRICS.items()
     }
-    return [(row["Kernel Name"].partition("(")[0], {what: of(row) for what, of in number.items()}) for row in table]
+    return [
+        {"entry": row["Kernel Name"].partition("(")[0], "gpu": {what: of(row) for what, of in number.items()}}
+        for row in table
+    ]
 
 
 def counted(trace: Trace) -> dict[str, int]:
@@ -124,8 +130,8 @@ def words_and_rows(result: Mapping[str, Any]) -> tuple[str, list[list[str]]]:
         f"Of {len(rows)} CUDA kernels, each launched once on a small case, {len(rows) - len(others)} have the same six "
         f"counts on the GPU and on the emulator, and {close} the same sectors within 1 %. The others, GPU / emulator:"
     )
-    head = ["kernel", *METRICS, "why"]
-    return said, [head, *([f"{row['operation']} (`{row['kernel']}`)", *_cells(row), _why(row)] for row in others)]
+    head = ["kernel", *METRICS]
+    return said, [head, *([f"{row['operation']} (`{row['kernel']}`)", *_cells(row)] for row in others)]
 
 
 def _near(row: Mapping[str, Any], name: str) -> bool:
@@ -136,16 +142,6 @@ def _near(row: Mapping[str, Any], name: str) -> bool:
 def _cells(row: Mapping[str, Any]) -> list[str]:
     pairs = [(row["gpu"][name], row["emulator"][name]) for name in METRICS]
     return [f"{gpu:,}" if gpu == emulated else f"{gpu:,} / {emulated:,}" for gpu, emulated in pairs]
-
-
-def _why(row: Mapping[str, Any]) -> str:
-    """The reason of docs/confirmed.md that fits the numbers, by its letter."""
-    gpu, emulated = row["gpu"], row["emulator"]
-    if gpu["requests read"] < emulated["requests read"]:
-        return "a"
-    if gpu["requests read"] > emulated["requests read"]:
-        return "c"
-    return "b" if any(gpu[name] != emulated[name] for name in METRICS if name.startswith("sectors")) else "–"
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 // keep the last accesses to each element of the arrays and of shared memory. Two accesses are a race if they are made by
 // different threads, at least one writes, at least one is not atomic, and no synchronisation orders them.
 //
-// The same calls record every access of a launch for emulate.run(record=…); races are then not reported.
+// The same calls record every access of a launch for emulate.run(record=…); races are then not reported, and the threads
+// of a warp run in lockstep: the compiler also inserts a call before each block of code, that is, where code branches.
 //
 // A plain read that conflicts with another thread's atomic access is no race if the reading thread then calls atomicCAS
 // on the same element: the loop of CUDA's programming guide starts with such a read.
@@ -149,6 +150,7 @@ struct Record {  // as RECORD in trace.py
     uint16_t thread;
     int8_t memory;
     Kind kind;
+    uint32_t visit;
 };
 
 static Record* records;
@@ -204,9 +206,10 @@ inline void record(const char* address, size_t bytes, Kind kind, const void* cod
         const int64_t before = number < 0 ? 0 : gap(watched[m].bytes);
         const int64_t end = number == DYNAMIC_SHARED ? sizeof dynamic_shared : watched[m].bytes + before;
         if (offset < -before || offset >= end) continue;
+        tries += kind == ATOMIC;
         if (record_count == record_space || record_count == launch.most_records) more_space();
         records[record_count++] = {offset, code, uint32_t(running->number), uint32_t(bytes),
-                                   uint16_t(current->number), int8_t(number), kind};
+                                   uint16_t(current->number), int8_t(number), kind, visit};
         return;
     }
 }
@@ -262,6 +265,10 @@ void __tsan_vptr_read(void**) {}
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
+
+void __sanitizer_cov_trace_pc() {
+    cuda_on_cpu::reach(static_cast<char*>(__builtin_frame_address(0)), uint64_t(__builtin_return_address(0)));
+}
 
 // AddressSanitizer is not in this program: dummies for the functions that cuda_on_cpu_serve.h calls.
 int __asan_get_report_access_type() { return 0; }

@@ -80,6 +80,7 @@ struct Thread {
     unsigned mask;             // the mask argument of a warp function
     int what;                  // lane that a shuffle reads, or VOTE and the like
     uint64_t given, received;  // the value it contributes, and the result
+    uint64_t place;            // only while accesses are recorded: see reach()
 };
 
 struct Block {
@@ -102,6 +103,7 @@ struct Launch {  // the header of a request, as LAUNCH in emulate.py
 };
 
 const int64_t MOST_SHARED = 227 << 10;
+const int MOST_TRIES = 320;     // atomic accesses of a warp for which the lanes that are ahead wait
 const int MOST_OVERTAKEN = 64;  // threads of a launch that others overtake in atomicCAS
 enum Order { FORWARD, REVERSE, SHUFFLED };
 
@@ -153,6 +155,8 @@ static uint64_t grid_time;   // of the last grid barrier, or the start of the la
 static uint64_t fence_time;  // of the last __threadfence()
 long long ticks;             // of clock64()
 static bool watching;        // true while a kernel runs, false in the scheduler
+static uint32_t visit;       // of a warp to a block of code, while accesses are recorded
+static int tries;            // atomic accesses since a warp's lanes were together
 
 void fence() { fence_time = ++now; }
 
@@ -388,6 +392,47 @@ inline bool has_sleepers(const Block& block) {
     return false;
 }
 
+inline void resume(Thread& thread) {
+    current = &thread;
+    threadIdx = thread.index;
+    watching = true;
+    change(scheduler, thread.fiber);
+    watching = false;
+    settle();
+}
+
+// Runs the lanes of a warp in lockstep until none can run. Each visit to a block of code runs the lanes that are there:
+// first those in called functions, then those at the lowest address. g++ lays out unoptimised code in the order of the
+// text, so lanes that diverge in a branch or a loop meet again after it. Lanes that are ahead may hold a lock for which
+// the others spin: after many tries they come first.
+inline void run_warp(Thread* warp, int lanes) {
+    const uint64_t nowhere = ~uint64_t(0);
+    uint64_t place = nowhere;
+    do {
+        uint64_t first = nowhere, last = 0;
+        visit++;
+        for (int lane = 0; lane < lanes; lane++) {
+            Thread& thread = warp[lane];
+            if (thread.state == READY && thread.place == place) resume(thread);
+            if (thread.state != READY) continue;
+            if (thread.place < first) first = thread.place;
+            if (thread.place > last) last = thread.place;
+        }
+        const bool spins = first < last && tries > MOST_TRIES;
+        place = spins ? last : first;
+        if (spins || first == last) tries = 0;
+    } while (place != nowhere);
+}
+
+// Called before each block of code: the running thread lets the other lanes of its warp catch up. Its place consists of
+// the bytes left on its stack, fewer in a called function, and the address of the code.
+void reach(const char* frame, uint64_t code) {
+    if (!launch.most_records) return;
+    const uint64_t room = frame - running->stacks - current->number * STACK_BYTES;
+    current->place = room << 44 | code;
+    change(current->fiber, scheduler);
+}
+
 // Runs the threads of a block until all have ended, or all wait for the other blocks, or none can run while some sleep.
 // Returns which: ENDED, AT_GRID_BARRIER or ASLEEP.
 inline State run_block(Block& block) {
@@ -399,12 +444,9 @@ inline State run_block(Block& block) {
         for (int i = 0; i < count; i++) {
             Thread& thread = block.threads[order[i]];
             if (thread.state != READY) continue;
-            current = &thread;
-            threadIdx = thread.index;
-            watching = true;
-            change(scheduler, thread.fiber);
-            watching = false;
-            settle();
+            const int start = thread.number - thread.number % warpSize;
+            if (launch.most_records) run_warp(block.threads + start, lanes_of_warp(start));
+            else resume(thread);
         }
         if (release_warps(block)) continue;
         if (has_sleepers(block)) return ASLEEP;  // waiting threads may wait for these
@@ -448,6 +490,7 @@ inline Block* new_block(uint64_t number) {
         thread.number = i;
         thread.index = thread_index(i);
         thread.state = READY;
+        thread.place = 0;
         prepare(thread.fiber, stack, run_thread);
     }
     return block;

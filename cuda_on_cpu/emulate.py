@@ -93,7 +93,7 @@ def run(
     races: detect data races instead of out-of-bounds accesses. Unsynchronised accesses to the same element by two
         threads are a mistake even if the result is right, unless both only read or both are atomic.
     record: a list to which the Trace of the launch is appended: all accesses of all threads, at most `most_records`.
-        Races and out-of-bounds accesses are then not reported.
+        Races and out-of-bounds accesses are then not reported, and the threads of a warp run in lockstep.
     sandbox: the beginning of a command line, such as bwrap's, to put before the compiler and before the program. In it
         "{folder}" stands for the only folder that the command needs to write to.
     constants: arrays to copy into the text's __constant__ arrays of these names before the launch.

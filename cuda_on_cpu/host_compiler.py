@@ -1,6 +1,5 @@
 """This machine's compilers of C and C++. Their output is cached: see cache.py."""
 
-import contextlib
 import functools
 import hashlib
 import os
@@ -8,17 +7,13 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cuda_on_cpu.cache import cache_folder, is_there, remove_unused
-from cuda_on_cpu.errors import MissingToolError, UserError, first_words, reason_of, write_atomically
+from cuda_on_cpu.errors import MissingToolError, UserError, first_words, write_atomically
 from cuda_on_cpu.processes import kill_group
-
-if sys.platform == "linux":
-    import resource
 
 MOST_SECONDS, MOST_FILE = 60, 64 << 20  # for a command, such as the compiler; bytes of a file that it writes
 INCLUDES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")  # folders of headers that a text must not find
@@ -112,14 +107,9 @@ def run(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedPr
     ever.
     """
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    try:
-        process = subprocess.Popen(command, **pipes, text=True, errors="replace", start_new_session=True, **options)
-    except OSError as error:
-        reason = f"{command[0]} cannot be run: {reason_of(error)}"
-        raise MissingToolError(f"{reason}; install g++, or name another C++ compiler in CXX") from None
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # it has ended
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (MOST_FILE, MOST_FILE))
+    # The shell sets the limit before the command begins; from here it might come too late for what the command starts.
+    limited = ("sh", "-c", 'ulimit -f "$0" && exec "$@"', str(MOST_FILE // 512), *command)
+    process = subprocess.Popen(limited, **pipes, text=True, errors="replace", start_new_session=True, **options)
     try:
         out, err = process.communicate(timeout=MOST_SECONDS)
     except BaseException as error:
@@ -127,6 +117,9 @@ def run(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedPr
         if isinstance(error, subprocess.TimeoutExpired):
             raise UserError(f"{command[0]} did not end within {MOST_SECONDS} s: give it less to compile") from None
         raise
+    if process.returncode in (126, 127):  # the shell's, for what it finds and cannot run, and for what it does not find
+        reason = f"{command[0]} cannot be run: {first_words(err)}"
+        raise MissingToolError(f"{reason}; install g++, or name another C++ compiler in CXX")
     return subprocess.CompletedProcess(list(command), process.returncode, out, err)
 
 

@@ -51,7 +51,7 @@ FOR_MEMORY = ["-fsanitize=address"]
 FOR_MEMORY += shlex.split("-fsanitize=alignment -fsanitize-undefined-trap-on-error")
 SHARED_FOR_MEMORY = ["-O1", *FOR_MEMORY]
 # Not passed to the linker: cuda_on_cpu_races.h replaces TSan, and must not be instrumented itself.
-FOR_RACES = shlex.split("-fsanitize=thread -DCUDA_ON_CPU_RACES")
+FOR_RACES = shlex.split("-fsanitize=thread -fsanitize-coverage=trace-pc -DCUDA_ON_CPU_RACES")
 SHARED_FOR_RACES = shlex.split("-O2 -DCUDA_ON_CPU_RACES")
 
 # Possessive, and of few words: a long text without an end must not be tried again from each of its words.
@@ -261,7 +261,8 @@ def _refuse_host_functions(compiled: Path, source: CudaSource) -> None:
     needed = set(run(["nm", "-u", "-P", compiled]).stdout.split()[::2])
     for name in sorted(needed - _functions_of_a_gpu()):
         if not re.match(
-            r"_Z(T|d[la]|n[wa]|N11cuda_on_cpu)|__[atu]\w*san_|_(_cxa|Unwind|_gxx)_|__[a-z]+[sdt]i\d?$", name
+            r"_Z(T|d[la]|n[wa]|N11cuda_on_cpu)|__([atu]\w*san|sanitizer_cov)_|_(_cxa|Unwind|_gxx)_|__[a-z]+[sdt]i\d?$",
+            name,
         ):
             said = f"{unmangled(name)} is not defined here, and a GPU has no such function"
             raise CudaCompileError(f"{source.file}: error: {said}")

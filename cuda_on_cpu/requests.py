@@ -18,16 +18,8 @@ def _numbered(*columns: np.ndarray) -> np.ndarray:
 
 
 def requests_of(rows: np.ndarray) -> np.ndarray:
-    """For each access, the number of its request.
-
-    A request consists of the k-th access by the same instruction to the same memory of all threads of a warp.
-    """
-    one_thread = _numbered(rows["block"], rows["thread"], rows["code"], rows["memory"])
-    order = np.argsort(one_thread, kind="stable")
-    starts = np.flatnonzero(np.diff(one_thread[order], prepend=-1))
-    occurrence = np.empty(len(rows), np.int64)
-    occurrence[order] = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
-    return _numbered(rows["block"], rows["thread"] // WARP, rows["code"], rows["memory"], occurrence)
+    """For each access, the number of its request: an instruction's accesses to a memory in one visit of a warp."""
+    return _numbered(rows["block"], rows["thread"] // WARP, rows["code"], rows["memory"], rows["visit"])
 
 
 def spread(first: np.ndarray, count: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -17,11 +17,11 @@ from cuda_on_cpu.tokens import blanked
 # The struct Record of cuda_on_cpu_races.h.
 RECORD = np.dtype(
     [("offset", "i8"), ("code", "u8"), ("block", "u4"), ("bytes", "u4"), ("thread", "u2"), ("memory", "i1")]
-    + [("kind", "u1"), ("padding", "u4")]
+    + [("kind", "u1"), ("visit", "u4")]
 )
 COLUMNS = np.dtype(
     [("memory", "i2"), ("cell", "i8"), ("cells", "i4"), ("offset", "i8"), ("block", "u4"), ("thread", "u2")]
-    + [("kind", "u1"), ("outside", "?"), ("line", "i4"), ("code", "u8")]
+    + [("kind", "u1"), ("outside", "?"), ("line", "i4"), ("code", "u8"), ("visit", "u4")]
 )
 READ, WRITE, ATOMIC = range(3)
 STATIC_SHARED, DYNAMIC_SHARED_MEMORY = -1, -2
@@ -59,6 +59,7 @@ class Trace:
     line: in the .cu text; 0 if unknown
     code: identifies the instruction
     outside: whether the access is out of bounds
+    visit: the number of a warp's visit to a block of code, in which its threads run together
     """
 
     grid: tuple[int, int, int]
@@ -77,7 +78,7 @@ def trace_of(
 ) -> Trace:
     """A Trace of the program's records. `passed` has each parameter with its argument."""
     program, accesses = program_for(source, races=True), np.zeros(len(records), COLUMNS)
-    for column in ("offset", "code", "block", "thread", "kind"):
+    for column in ("offset", "code", "block", "thread", "kind", "visit"):
         accesses[column] = records[column]
     touched = [
         (Memory(parameter.name, array.shape or (1,), array.itemsize, False), records["memory"] == number)

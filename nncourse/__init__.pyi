@@ -5,7 +5,6 @@ from .backend import choose as choose
 from .catalogue import find as find
 from .errors import CourseError as CourseError
 from .group import ALONE as ALONE
-from .kernels.dense_epoch import DenseArchitecture as DenseArchitecture
 from .kernels.kernel import Kernel as Kernel
 from .model import metrics as metrics
 from .model.data_parallel import Together as Together

@@ -83,8 +83,8 @@ def _verdict(mark: Mark) -> str:
     notes = [f"{mark.points:g} of {mark.weight:g} points"]
     if mark.override is not None:
         notes.append(f"set by hand: {mark.reason}")
-    if mark.state == "wrong" and mark.exercise.hint:
-        notes.append(f"Hint: {mark.exercise.hint.strip()}")
+    if mark.state == "wrong" and mark.exercise.hints:
+        notes.append(f"Hint: {mark.exercise.hints[-1]}")
     if mark.attempts:
         count = sum(mark.attempts.values())
         notes.append("1 attempt recorded" if count == 1 else f"{count} attempts recorded")

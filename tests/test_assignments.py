@@ -16,9 +16,9 @@ from tests.made_class import table
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
 MOODLE = """\ufeffIdentifier,Full name,Email address,Status,Grade,Maximum grade,Feedback comments
-Participant 12345,Ada Lovelace,ada@example.org,Submitted,,8.00,
-Participant 12346,José Núñez,jose@example.org,Submitted,,8.00,
-Participant 12347,Grace Hopper,grace@example.org,No submission,,8.00,
+Participant 12345,Ada Lovelace,ada@example.org,Submitted,,4.00,
+Participant 12346,José Núñez,jose@example.org,Submitted,,4.00,
+Participant 12347,Grace Hopper,grace@example.org,No submission,,4.00,
 """
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Week 1 (77)
     Points Possible,,,,,10
@@ -90,7 +90,7 @@ def test_a_week_of_homework_with_moodles_list(tmp_path, capsys):
     back = table(tmp_path / "marks_roster.csv")
     assert list(back[0]) == MOODLE.lstrip("\ufeff").partition("\n")[0].split(",")
     assert [(row["Identifier"][-5:], row["Grade"], row["Maximum grade"]) for row in back] == [
-        ("12345", "1", "8.00"), ("12346", "0.9", "8.00"), ("12347", "", "8.00"),
+        ("12345", "1", "4.00"), ("12346", "0.9", "4.00"), ("12347", "", "4.00"),
     ]  # fmt: skip
     with zipfile.ZipFile(tmp_path / "marks_feedback.zip") as archive:
         pages = {name: archive.read(name).decode() for name in archive.namelist()}
@@ -99,7 +99,7 @@ def test_a_week_of_homework_with_moodles_list(tmp_path, capsys):
         for name, number in (("Ada Lovelace", 12345), ("José Núñez", 12346), ("Grace Hopper", 12347))
     }
     late = pages["José Núñez_12346_assignsubmission_file_feedback.html"]
-    assert "0.9 of 8 points" in late and "1 day late" in late and "neuron" not in late
+    assert "0.9 of 4 points" in late and "1 day late" in late and "neuron" not in late
     said = capsys.readouterr().out
     assert "late: José Núñez, 1 day late\n" in said and "the most there is" not in said
     assert [totals[name]["id"] for name in totals] == ["12345", "12347", "12346"]

@@ -29,7 +29,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "math_core")
 LACKING = [name for name in NEEDED if not importlib.util.find_spec(name)]
 needs_sphinx = pytest.mark.skipif(bool(LACKING), reason=f"no {', '.join(LACKING)} here: the extra book brings it")
-BUILT = ("00_start_here", "02_activations")
+BUILT = ("00_start_here", "02_activations", "02b_a_first_kernel")
 ADDRESS = "https://course.example/nncourse"
 LANGUAGES = {"en": "English", "es": "Español"}
 FETCHING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
@@ -65,7 +65,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module", params=[pytest.param(language, marks=pytest.mark.full) for language in LANGUAGES])
 def book(request, spanish, tmp_path_factory):
-    """Two notebooks, the topics `neuron` and `nb13` and a front page, built as one of two languages."""
+    """Three notebooks, the topics `neuron` and `nb13` and a front page, built as one of two languages."""
     out, language = tmp_path_factory.mktemp("book"), request.param
     only = ",".join((*BUILT, "neuron", "nb13"))
     options = ("--only", only, "--address", ADDRESS, "--languages", json.dumps(LANGUAGES), "--lang", language)
@@ -206,7 +206,7 @@ def test_figures_turn_dark_on_dark_pages_and_photographs_do_not(book):
 def test_a_cuda_cell_has_the_colours_of_cuda(book):
     from book.extension.cells import CellLexer
 
-    text = book.pages[f"notebooks/{BUILT[1]}.html"].text
+    text = book.pages[f"notebooks/{BUILT[2]}.html"].text
     blocks = re.findall(r"<pre>.*?</pre>", text, re.DOTALL)
     cells = [block for block in blocks if "%%" in block and "__global__" in block]
     assert cells and all(re.search(r'<span class="k\w?">__global__</span>', cell) for cell in cells)

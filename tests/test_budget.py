@@ -14,14 +14,15 @@ from nncourse.kernels.contract import Formula
 from nncourse.kernels.kernel import CudaKernel
 
 pytestmark = pytest.mark.skipif(bool(emulate.why_not()), reason="no emulator")
-IDEAS = ("coalesced", "shared", "tiled", "tiles_1d", "tree", "shuffle")
+IDEAS = ("coalesced", "shared", "tiled", "tiles_1d", "tiles_2d", "vectorised", "tree", "shuffle")
 NAMED = [(blank.operation, blank.kernel) for blank in exercises() if blank.kernel in IDEAS]
 NAMED.remove(("all_reduce", "tree"))  # of a group, whose exchanges are counted
-NAMED += [("dense_forward", "tiles_2d"), ("confusion_matrix", "atomic")]
+NAMED += [("confusion_matrix", "atomic")]
 PLAIN = {
     ("dense_forward", "tiled"): "coalesced",
     ("dense_forward", "tiles_1d"): "tiled",
-    ("dense_forward", "tiles_2d"): "tiled",
+    ("dense_forward", "tiles_2d"): "tiles_1d",
+    ("dense_forward", "vectorised"): "tiles_2d",
     ("mse", "tree"): "atomic",
     ("mse", "shuffle"): "tree",
     ("convolution_forward", "shared"): "naive",

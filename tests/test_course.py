@@ -1,5 +1,7 @@
 """The list of exercises, hints, solutions, and what is done of them."""
 
+import functools
+import itertools
 import re
 from collections import Counter
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nnclassroom import commands
-from nnclassroom.exercises import kept_kernels
+from nnclassroom.exercises import hints, kept_kernels
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.hints import exercises, hint, progress_lines
 from nnclassroom.exercises.kept_kernels import judged
@@ -27,7 +29,7 @@ def test_each_exercise_has_a_kernel_of_the_package_a_notebook_and_a_hint():
     assert len(set(EXERCISES)) == len(EXERCISES)
     for exercise in exercises():
         assert exercise.kernel in find(exercise.operation).kernels
-        assert len(exercise.hint.split()) > 4
+        assert len(exercise.hints) == 3 and all(len(hint.split()) > 4 for hint in exercise.hints)
 
 
 def test_each_notebook_but_the_first_has_two_exercises_or_more():
@@ -36,7 +38,8 @@ def test_each_notebook_but_the_first_has_two_exercises_or_more():
     assert min(counts.values()) >= 2
 
 
-def test_hints(capsys):
+def test_hints(capsys, monkeypatch):
+    monkeypatch.setattr(hints, "_calls", functools.cache(lambda operation, kernel: itertools.count()))
     for operation, kernel in EXERCISES:
         hint(operation, kernel)
         assert capsys.readouterr().out.strip()

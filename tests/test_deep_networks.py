@@ -38,7 +38,7 @@ def test_a_figure_over_layers_says_its_ends_and_refuses_what_a_logarithm_cannot_
 
 def test_the_figure_of_a_block_shows_both_ways():
     figure = nb14.plot_block()
-    assert [axes.get_title() for axes in figure.figure.axes] == ["forward", "on the way back"]
+    assert [axes.get_title() for axes in figure.figure.axes] == ["forward", "backward"]
     texts = [text.get_text() for text in figure.figure.axes[0].texts]
     assert texts.count("convolution") == 2 and "shortcut" in texts
 
@@ -47,7 +47,8 @@ ABOUT = {"machine": "A chip, 99 multiprocessors", "date": "2026-11-23"}
 
 
 def test_what_is_not_recorded_is_said_in_one_line(results):
-    for shown in (recorded.convolutions, recorded.step, recorded.tensor_cores, recorded.devices, recorded.experiment):
+    gpus = recorded.tensor_cores, recorded.devices
+    for shown in (recorded.convolutions, recorded.step, recorded.gradient, *gpus, recorded.experiment):
         assert shown().startswith("not recorded yet: python -m benchmarks.") and "\n" not in shown()
 
 
@@ -65,9 +66,10 @@ def test_convolutions_show_the_fastest_kernel_of_the_course(results):
 def test_a_step_is_shown_by_operation(results):
     operations = [{"operation": f"op{n}", "seconds": 0.001 * (20 - n), "calls": n} for n in range(15)]
     steps = [{"contender": "nncourse", "seconds_a_step": 0.064}, {"contender": "PyTorch", "seconds_a_step": 0.08}]
-    found = {"batch": 128, "steps": steps, "memory": {"nncourse": 5e9}, "operations": operations}
+    found = {"batch": 128, "steps": steps, "memory": {"nncourse": 5e9}, "operations": operations, "difference": 0.0082}
     results("resnet", ABOUT | found)
     text = recorded.step()
+    assert "differ by 8e-03" in recorded.gradient()
     assert "recorded, A chip, 2026-11-23" in text
     lines = {line.split("  ")[0]: line.split() for line in text.splitlines()}
     assert lines["nncourse"][1:] == ["64.0", "ms", "2,000", "5.0", "GB"]
@@ -79,14 +81,24 @@ def test_a_step_is_shown_by_operation(results):
 
 def test_long_runs_of_a_kind_are_a_line_with_their_means(results, tmp_path):
     run = {"kind": "gpu", "count": 2, "batch": 256, "epochs": 10, "partial": False, "machine": "A chip, 2 cores"}
-    run |= {"seconds": {"train": [2.0, 1.0, 1.0]}, "accuracies": [0.1, 0.3, 0.8], "date": "2026-11-26T10:00:00"}
+    run |= {"seconds": {"train": [2.0, 1.0, 1.0]}, "accuracies": [0.1], "date": "2026-11-26T10:00:00"}
     folder = tmp_path / "experiment" / "runs"
     folder.mkdir(parents=True)
     for number, accuracy in enumerate((0.7, 0.8)):
-        (folder / f"gpu2-run{number}.json").write_text(json.dumps(run | {"accuracy": accuracy}))
+        more = {"accuracy": accuracy, "accuracies": [0.1 + 0.1 * number, 0.3, 0.8]}
+        (folder / f"gpu2-run{number}.json").write_text(json.dumps(run | more))
     (folder / "cpu1-run1.json").write_text(json.dumps(run | {"kind": "cpu", "accuracy": 0.1}))
     _, line, where = recorded.experiment().splitlines()
-    assert line.split()[:2] == ["2", "GPUs,"] and line.split()[-6:] == ["10", "2", "1.00", "s", "30.0%", "75.0%"]
+    assert line.split()[:2] == ["2", "GPUs,"] and line.split()[-8:] == [
+        "1.00",
+        "s",
+        "10.0%",
+        "to",
+        "20.0%",
+        "70.0%",
+        "to",
+        "80.0%",
+    ]
     assert where == "recorded, A chip, 2026-11-26"
 
 
@@ -146,6 +158,6 @@ def test_devices_are_compared_with_the_mean_of_each_alone(results):
     results("devices_gpu", ABOUT | {"scaling": [*alone, both], "setting": setting} | more)
     lines = recorded.devices().splitlines()
     assert lines[0] == "ResNet-34, 128 images a GPU, float32 (recorded, A chip, 2026-11-23)"
-    assert lines[2].split() == ["nncourse,", "1", "GPU", "1,050", "1.00", "1.000", "2,100", "–", "–"]
-    assert lines[3].split() == ["nncourse,", "2", "GPUs", "2,079", "1.98", "0.990", "2,150", "1.03", "0.52"]
+    assert lines[2].split() == ["nncourse,", "1", "GPU", "1,050", "1.00", "1.000", "2,100", "2,100", "–", "–"]
+    assert lines[3].split() == ["nncourse,", "2", "GPUs", "2,079", "1.98", "0.990", "2,150", "2,100", "1.03", "0.52"]
     assert lines[4:] == ["PyTorch was not run: no torch", "CPU: not measurable here"]

@@ -1,17 +1,15 @@
-"""What notebook 12 shows of exchanges."""
+"""What notebooks 12 and 12b show of exchanges."""
 
 import numpy as np
 import pytest
 from figures import fits_on_its_page, png
 
-from nnclassroom.exercises.nb12 import all_reduce
+from nnclassroom.exercises.nb12 import all_gather, all_reduce, reduce_scatter
 from nnclassroom.figures import nb12, overheads
 from nnclassroom.figures.nb12 import plot_gantt
 from nnclassroom.notebook.exercise import Answer, Outcome
-from nncourse import choose, datasets, make_network
 from nncourse.errors import CourseError
 from nncourse.kernels.kernel import Kernel
-from nncourse.parallel import timeline, train_asynchronously
 from nncourse.parallel.simulation import Link, simulate
 from nncourse.parallel.subgroup import Subgroup
 from nncourse.parallel.timeline import Span, simulated
@@ -73,6 +71,18 @@ def test_a_wrong_ring_is_drawn_from_what_it_sends():
     assert "00123" in texts and any(axes.get_title() == "after step 6: not done" for axes in shown.figure.axes)
 
 
+def test_a_half_of_a_ring_is_drawn_until_it_is_done():
+    def titles(shown):
+        return [axes.get_title() for axes in shown.figure.axes if axes.get_title()]
+
+    half = nb12.plot_ring(reduce_scatter["ring"])
+    assert titles(half)[-1] == "after step 3: done" and half.words.endswith("then 4 of 16 chunks are whole.")
+    rest = nb12.plot_ring(all_gather["ring"])
+    assert titles(rest)[-1] == "after step 3: done" and rest.words.endswith("then 16 of 16 chunks are whole.")
+    wrong = nb12.plot_ring(Kernel(all_gather, "ring", "cpu", "", reduce_scatter["ring"].function))
+    assert titles(wrong)[-1] == "after step 3: not done" and "Not what is due is sent by: rank 0" in wrong.words
+
+
 def test_a_ring_that_hangs_is_drawn_until_it_does():
     def attempt(group, vector):
         group.send(vector, (group.rank + 1) % group.size)
@@ -94,20 +104,6 @@ def test_letters_tell_when_they_leave_and_come():
 
     run = simulate(part, 2, link=Link(latency=1))
     assert nb12.letters(run.messages) == "rank 0 → rank 1: 2 numbers, leaves at 3 s, is there at 4 s"
-
-
-def test_parts_that_were_overtaken_differ_in_age():
-    backend, data = choose("numpy"), datasets.moons(samples=200)
-
-    def part(group):
-        clock = timeline.made_up(group, {"compute": 1e-3, "update": 2e-5})
-        options = {"epochs": 4, "batch_size": 10, "servers": 2}
-        train_asynchronously(make_network([2, 3, 1]), data.X, data.Y, backend, group, clock, **options)
-
-    alike = simulate(part, 5, link=Link(1e-4))
-    assert set(nb12.ages_of_parts(alike.messages, 2)) == {0}
-    slow = simulate(part, 5, link=Link(1e-4), links={(2, 0): Link(5e-3)})
-    assert max(nb12.ages_of_parts(slow.messages, 2)) > 1
 
 
 def test_half_of_the_filters_are_drawn_on_each_of_two_devices():

@@ -22,8 +22,7 @@ LAZY = (*DOORS, "nnclassroom.figures", "nnclassroom.notebook", "nnclassroom.widg
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 HEAVY = ("numpy", "cupy", "numba", "matplotlib", "anywidget", "IPython", "mpi4py", "torch")
 MOST_SECONDS = 0.05
-MOST_IMPORTS = {"12_many_devices": 8}  # lines of a first cell; of others
-USUAL_IMPORTS = 6
+MOST_IMPORTS = 6  # of a first cell
 OWN_CELLS = {"AdaGrad", "RMSProp"}  # beside SGD and Adam, for cells that students write
 
 
@@ -104,7 +103,7 @@ def imports(cell: str) -> list[ast.Import | ast.ImportFrom]:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_begins_with_its_own_few_lines(path):
     first, *later = code_cells(path)
-    assert len(imports(first)) <= MOST_IMPORTS.get(path.stem, USUAL_IMPORTS) and "%load_ext" not in first
+    assert len(imports(first)) <= MOST_IMPORTS and "%load_ext" not in first
     ours = [node for cell in (first, *later) for node in imports(cell)]
     ours = [node for node in ours if isinstance(node, ast.ImportFrom) and re.match(r"nn|cuda_on_cpu", node.module)]
     assert {node.module for node in ours} <= {*DOORS, "nnclassroom.figures"}

@@ -3,7 +3,6 @@
 import re
 import subprocess
 
-import numpy as np
 import pytest
 from refusals import refused
 
@@ -99,10 +98,47 @@ def test_every_part_of_the_program_is_shown_beside_what_cupy_does():
     parts = nb08_host_side.parts()
     beside = dict(zip((name for name, _ in parts), nb08_host_side.WITH_CUPY, strict=True))
     assert beside["copy back"] == "array.get()" and "back to the pool" in beside["free"]
-    page = nb08_host_side.Page(parts, nb08_host_side.Run("somewhere", 0, "", np.zeros(1), True, True))
+    page = nb08_host_side.show()
     assert all(words in str(page) for words in nb08_host_side.WITH_CUPY)
     html = page._repr_html_()
-    assert html.count("<tr>") == len(parts) + 1 and "dense_forward&lt;&lt;&lt;" in html and "✓" in html
+    assert html.count("<tr>") == len(parts) + 1 and "dense_forward&lt;&lt;&lt;____" in html
+    assert all(line in str(page) for line in nb08_host_side.BLANKS.values())
+
+
+LINES = (
+    "CHECK(cudaMemcpy(there, here.data(), here.size() * sizeof(float), cudaMemcpyHostToDevice));",
+    "CHECK(cudaMemcpy(here.data(), there, here.size() * sizeof(float), cudaMemcpyDeviceToHost));",
+    "dense_forward<<<dim3(blocks(m, wide), blocks(batch, high)), two>>>(x, w, c, z, batch, n, m);",
+    "sigmoid<<<blocks(batch * m, block), block>>>(z, a, batch * m);",
+    "weight_gradient<<<dim3(blocks(n, wide), blocks(m, high)), two>>>(d, x, dw, batch, m, n);",
+)
+
+
+def test_blanks_stay_open_until_each_is_filled():
+    assert str(nb08_host_side.fill(*nb08_host_side.BLANKS.values())).startswith("○ open")
+    assert "expected 5 lines" in refused(nb08_host_side.fill, "")
+
+
+@emulated
+def test_the_right_lines_are_right():
+    assert nb08_host_side.fill(*LINES).right
+
+
+@emulated
+@pytest.mark.parametrize(
+    ("place", "right", "wrong", "said"),
+    [
+        (0, "HostToDevice", "DeviceToHost", "cudaMemcpyDeviceToHost): invalid argument"),
+        (1, "here.data(), there", "there, here.data()", "does not compile"),
+        (3, "blocks(batch * m, block), block", "block, blocks(batch * m, block)", "1 thread a block"),
+        (3, "blocks(batch * m, block)", "batch * m / block", "256 threads a block"),
+        (4, "blocks(n, wide), blocks(m, high)", "blocks(m, wide), blocks(n, high)", "1 thread a block"),
+    ],
+)
+def test_wrong_lines_are_seen(place, right, wrong, said):
+    assert right in LINES[place]
+    run = nb08_host_side.fill(*LINES[:place], LINES[place].replace(right, wrong), *LINES[place + 1 :])
+    assert not run.right and str(run).startswith("✗") and said in str(run)
 
 
 def test_no_thread_is_refused():

@@ -84,7 +84,8 @@ def test_cells_are_short(notebook):
             words = [word for line in cell.source.splitlines() if not line.startswith("|") for word in line.split()]
             assert len(words) <= 180, f"a wall of text: {cell.id}"
         else:
-            assert len(cell.source.splitlines()) <= 26, f"a long cell: {cell.id}"
+            most = 60 if "____" in cell.source else 26  # a kernel that is given but for its blanks
+            assert len(cell.source.splitlines()) <= most, f"a long cell: {cell.id}"
 
 
 def run(notebook, cells: list, folder: Path):

@@ -148,6 +148,28 @@ def test_sectors_of_one_warp(function, step, sectors, fewest):
     assert (count.requests, count.sectors, count.fewest, count.reads) == (1, sectors, fewest, 32)
 
 
+# Worked out by hand for 4 turns. leaves_early: the odd lanes are a turn ahead of the even ones, until only even ones
+# are left; 16 lanes write. calls: a request in each branch, then in each turn one for each of two calls.
+@pytest.mark.parametrize(
+    ("function", "requests", "sectors", "written"),
+    [
+        ("every_second_turn", 4, 16, 4),
+        ("continues", 4, 4, 4),
+        ("leaves_early", 4, 2 + 2 + 2 + 1, 2),
+        ("calls", 2 + 2 * 4, 10, 4),
+        ("nested", 2 * 4, 2 * 4, 4),
+    ],
+)
+def test_lanes_that_diverge_are_counted_in_lockstep(function, requests, sectors, written):
+    seen = counted(function, step=4)
+    assert (seen["x"].requests, seen["x"].sectors) == (requests, sectors)
+    assert (seen["y"].requests, seen["y"].sectors) == (1, written)
+
+
+def test_lanes_may_spin_for_one_another():
+    assert counted("spins")["y"].atomics >= 64
+
+
 def test_reads_through_ldg_are_told_apart_by_their_place():
     count = counted("read_only_cache", step=3)["x"]
     assert (count.reads, count.requests, count.sectors) == (64, 2, 4 + 1)
@@ -394,3 +416,10 @@ def test_a_long_remark_goes_on_in_another_line():
     first = next(number for number, line in enumerate(lines) if line.startswith("✗"))
     assert lines[first + 1].startswith("  ") and max(map(len, lines)) <= 80
     assert " ".join(f"{lines[first]} {lines[first + 1].strip()}".split()) == f"✗ the result is wrong: {fault}"
+
+
+def test_a_plain_picture_has_no_sectors_but_names_what_is_outside():
+    plain = picture.show("sigmoid", SIGMOID_WITHOUT_GUARD, n=10, block=4, plain=True)
+    assert "outside: z[10]" in str(plain) and "sectors" not in str(plain)
+    labels = [text.get_text() for text in plain.figure.legends[0].get_texts()]
+    assert "outside the array" in labels and "what one warp asks for at once" not in labels

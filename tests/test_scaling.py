@@ -76,14 +76,7 @@ def test_two_processes_are_measured():
     assert 0 < nb13.measure_all_reduce(4096) < 1
 
 
-@NEEDS_MPI
-def test_shares_of_two_unequal_devices_are_measured():
-    found = nb13.measure_shares(64, [0, 0.5], rounds=1, steps=2)
-    assert set(found["times"]) == {0, 0.5} and len(found["alone"]) == 1 and found["f"] > 0 and len(found["what"]) == 2
-    assert_whole(nb13.plot_shares(found, lambda share: 1e-3 * (1 + share), 0.2))
-
-
-def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch, capsys):
+def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch):
     def none() -> None:
         raise CourseError("expected mpi4py, found none")
 
@@ -96,7 +89,6 @@ def test_without_mpi_the_second_process_is_simulated_and_said_to_be(monkeypatch,
     assert_whole(nb13.plot_steps(steps))
     assert nb13.measure_messages([4, 64])[1].startswith("made up: ")
     assert nb13.measure_all_reduce(4096) == ring_seconds(nb13.MADE_UP, 4096, 2)
-    assert nb13.measure_shares(64, [0]) is None and "not measured: expected mpi4py" in capsys.readouterr().out
 
 
 def test_a_speedup_above_the_ideal_stays_on_the_figure():
@@ -213,3 +205,20 @@ def test_recorded_results_with_machine_and_date_or_a_line_that_there_are_none(tm
     lines = recorded.training_on_cpu().splitlines()
     assert re.search(r"256 .* 0\.80 +0\.50 to 1\.20", lines[1]) and lines[-1] == "recorded, A machine, 2026-11-22"
     overheads.recorded.cache_clear()
+
+
+def test_what_an_exchange_takes_of_a_recorded_step_is_as_predicted():
+    yours = Link(3e-4, 2e5), Link(2e-6, 1e10)
+    found = nb13.exchanges(*yours)
+    (first, mine), (other, (step, link)) = found.items()
+    assert first == ("your processes", 2) and mine == yours and other == ("recorded GPUs", 4)
+    measured = {rows: 1 - recorded.shared_steps()[1][rows] / recorded.shared_steps()[4][rows] for rows in (256, 1024)}
+    for rows, share in measured.items():
+        exchange = ring_seconds(link, nb13.GRADIENT, 4)
+        assert 0.6 < exchange / (exchange + step.seconds(rows)) / share < 1.1
+    assert [line.split()[0] for line in recorded.exchange_on_gpus().splitlines()[2:5]] == ["64", "256", "1,024"]
+
+
+def test_without_records_only_your_own_exchange_is_known(results):
+    assert list(nb13.exchanges(Link(1, 1), Link(1, 1))) == [("your processes", 2)]
+    assert recorded.exchange_on_gpus().startswith("not recorded yet")

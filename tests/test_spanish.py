@@ -105,7 +105,7 @@ def test_verdict_hint_error_and_label_come_in_the_language(spanish, tmp_path):
     (tmp_path / "says.py").write_text(SAYS, "utf-8")
     told = run(tmp_path, "says.py", language=spanish)
     assert told.returncode == 0, told.stderr
-    assert "Haz que z empiece siendo el sesgo b." in told.stdout and "label peso w1" in told.stdout
+    assert "Haz a mano la suma con dos entradas" in told.stdout and "label peso w1" in told.stdout
     assert re.search(r"✗ step \(numpy\): .*int64.*float32", told.stdout) and "expected" not in told.stdout
     assert told.stdout.count(str(ROOT / "nncourse" / "languages" / spanish)) == 3
     wrong = run(tmp_path, "-m", "nnclassroom", "check", "nosuch", language=spanish)

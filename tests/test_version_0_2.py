@@ -54,9 +54,13 @@ def copy(tmp_path) -> Path:
 @pytest.fixture
 def new(tmp_path) -> Path:
     """Today's hand-out of these two notebooks."""
-    contents = {name: notebook_files.clean((ROOT / name).read_bytes(), name) for name in KEPT["notebooks"]}
-    write_zip(tmp_path / "new.zip", notebook_files.packed(contents, "course", ABOUT))
-    return tmp_path / "new.zip"
+    return handed_out(tmp_path, *KEPT["notebooks"])
+
+
+def handed_out(folder: Path, *names: str) -> Path:
+    contents = {name: notebook_files.clean((ROOT / name).read_bytes(), name) for name in names}
+    write_zip(folder / "new.zip", notebook_files.packed(contents, "course", ABOUT))
+    return folder / "new.zip"
 
 
 def test_half_solved_cells_survive_and_old_imports_are_named(copy, new):
@@ -81,6 +85,14 @@ def test_half_solved_cells_survive_and_old_imports_are_named(copy, new):
     again = update.update(new, copy)  # until they are gone
     assert again[0].startswith("nothing to do") and again[1:] == told
     assert bring(copy, copy / "notebooks") == told  # what `make lab` calls
+
+
+def test_a_half_written_kernel_goes_where_its_exercise_has_gone(copy, tmp_path):
+    old, home = "notebooks/02_activations.ipynb", "notebooks/02b_a_first_kernel.ipynb"
+    update.update(handed_out(tmp_path, *KEPT["notebooks"], home), copy)
+    cells = {name: {c.id: c.source for c in nbformat.read(copy / name, as_version=4).cells} for name in (old, home)}
+    assert cells[home]["sigmoid-naive"] == KEPT["notebooks"][old]["typed"]["sigmoid-naive"]
+    assert "sigmoid-naive" not in cells[old] and cells[old]["softmax-numpy"].count("E = np.exp")
 
 
 def line_for(name: str) -> str:

@@ -183,7 +183,7 @@ def test_a_still_figure_has_labels_and_fits_on_its_page(scores, name):
 
 @pytest.mark.parametrize(
     "name, z, words",
-    [("step", 0, "jumps"), ("step", 1, "changes nothing"), ("relu", 0, "kink"), ("sigmoid", 0, "times 0.25")],
+    [("step", 0, "jumps"), ("step", 1, "changes nothing"), ("relu", 0, "kink"), ("sigmoid", 0, "0.25 times")],
 )
 def test_the_words_on_a_small_change_are_true_at_jumps_and_kinks_too(made, name, z, words):
     shown = made(simple.activations())

@@ -13,7 +13,7 @@ class Exercise:
     notebook: str
     operation: str
     kernel: str
-    hint: str
+    hints: tuple[str, ...]  # each says more than the one before
 
     @property
     def key(self) -> str:
@@ -26,7 +26,7 @@ def exercises() -> tuple[Exercise, ...]:
     """All exercises of hints.toml, in the order of the notebooks."""
     text = (Path(__file__).parent / "hints.toml").read_text("utf-8")
     return tuple(
-        Exercise(notebook, operation, kernel, hint)
+        Exercise(notebook, operation, kernel, tuple(hint.strip().split("\n\n")))
         for notebook, hints in tomllib.loads(text).items()
         for key, hint in hints.items()
         for operation, kernel in [key.split(".")]

@@ -1,7 +1,9 @@
 """The hints of the exercises, and the student's progress."""
 
+import functools
 import sys
-from itertools import groupby
+from collections.abc import Iterator
+from itertools import count, groupby
 from operator import attrgetter
 
 from nnclassroom.exercises import kept_kernels
@@ -12,10 +14,12 @@ from nncourse.errors import CourseError
 
 
 def hint(operation: str, kernel: str = "") -> None:
-    """Print the hint for an exercise. Raises CourseError for an unknown exercise.
+    """Print a hint for an exercise: first a question, when called again the idea, then all but the lines themselves.
+
+    Raises CourseError for an unknown exercise.
 
     >>> hint("dense_forward", "numpy")
-    Write down the shapes. ...
+    Which shapes do A and W have, and which must the product have?
     """
     known = {(exercise.operation, exercise.kernel): exercise for exercise in exercises()}
     if (operation, kernel) not in known:
@@ -23,7 +27,14 @@ def hint(operation: str, kernel: str = "") -> None:
         wanted = f"one of its exercises {', '.join(there)}" if there else "an exercise of the notebook"
         asked = f"{operation} ({kernel})" if kernel else f"{operation} alone" if there else operation
         raise CourseError(f"there is no exercise {asked}; expected {wanted}")
-    print(known[operation, kernel].hint.strip())
+    steps = known[operation, kernel].hints
+    print(steps[min(next(_calls(operation, kernel)), len(steps) - 1)])
+
+
+@functools.cache
+def _calls(operation: str, kernel: str) -> Iterator[int]:
+    """Counts the calls of hint() for this exercise, from 0."""
+    return count()
 
 
 def by_notebook() -> dict[str, list[Exercise]]:

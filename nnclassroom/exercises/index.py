@@ -2,6 +2,8 @@
 
 # The operations that each module defines or adds kernels to.
 OPERATIONS = {
+    "nnclassroom.exercises.nb02b": ("reverse", "every_second", "saxpy"),
+    "nnclassroom.exercises.nb03": ("layer_update",),
     "nnclassroom.exercises.nb03b": (
         "add_bias",
         "dense_transposed",
@@ -12,6 +14,7 @@ OPERATIONS = {
     ),
     "nnclassroom.exercises.nb04": ("descent_step",),
     "nnclassroom.exercises.nb06": ("algorithm_1", "best_rate", "stop_early"),
+    "nnclassroom.exercises.nb08": ("one_block_epoch",),
     "nnclassroom.exercises.nb08_to_10": (
         "train_on_gpu",
         "seconds_a_call",
@@ -24,6 +27,8 @@ OPERATIONS = {
     "nnclassroom.exercises.nb12": (
         "shards",
         "all_reduce",
+        "reduce_scatter",
+        "all_gather",
         "weighted_gradient",
         "averaging_round",
         "server_update",
@@ -34,6 +39,7 @@ OPERATIONS = {
         "speedup_and_efficiency",
         "amdahl_fit",
         "scaling_laws",
+        "rows_for_exchange",
         "cpu_share",
         "energy_and_edp",
     ),

@@ -1,18 +1,21 @@
-"""Operations of the exercises of notebook 12, on what many devices exchange. No network calls them.
+"""Operations of the exercises of notebooks 12 and 12b, on what many devices exchange. No network calls them.
 
 shards             which rows are whose
 all_reduce         every rank gets the sum of all vectors: through a root, in a tree, in a ring
+reduce_scatter     the first half of the ring: every rank gets the sum of one chunk
+all_gather         the second half: every rank gets the chunks of all
 weighted_gradient  the gradient of all rows from those of shards that are not equal
 averaging_round    some steps on each rank's own parameters, then their mean
 server_update      what a parameter server does with gradients, in the order they arrive
 pipeline           when each device of a pipeline begins with each micro-batch
 gather_maps        every rank gets the maps of all filters, where each has computed its own
 
-Every member of a group runs the kernels of all_reduce, weighted_gradient, averaging_round and gather_maps, unchanged on
-a simulated group and over MPI: see judge/group_operation.py.
+Every member of a group runs those kernels that exchange something, unchanged on a simulated group and over MPI: see
+judge/group_operation.py.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations, product
 from math import ceil, log2
 
@@ -24,7 +27,7 @@ from nncourse.group import Group
 from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
-from nncourse.parallel.ring import in_a_ring
+from nncourse.parallel import ring
 
 MOST_PUSHES = 8  # that a verdict lists
 MEETINGS = ("send", "receive", "barrier", "all_reduce", "broadcast", "gather")
@@ -98,8 +101,8 @@ def _no_root(exchanged: Exchanged) -> str:
     return f"{len(pairs)} messages are sent: expected 2 (K − 1) = {most}" if len(pairs) > most else ""
 
 
-def _no_ring(exchanged: Exchanged) -> str:
-    """In a ring a rank talks to its neighbours, and sends 2 (K − 1) chunks of about n / K."""
+def _no_ring(exchanged: Exchanged, halves: int = 2) -> str:
+    """In a ring a rank talks to its neighbours, and sends 2 (K − 1) chunks of about n / K: in one half, K − 1."""
     size, n = exchanged.size, exchanged.arguments[0].shape[1]
     for message in exchanged.messages:
         if (message.to - message.source) % size not in (1, size - 1):
@@ -108,14 +111,15 @@ def _no_ring(exchanged: Exchanged) -> str:
     chunk = n // size + n % size  # the last chunk may hold all that is left over
     for rank in range(size) if size > 2 else ():
         sent = [message.values.size for message in exchanged.messages if message.source == rank]
-        if sum(sent) > 2 * (size - 1) * chunk:
-            wanted = f"with {size} chunks it is 2 (K − 1) n / K = {2 * (size - 1) * n / size:.4g}"
+        if sum(sent) > halves * (size - 1) * chunk:
+            formula = "2 (K − 1) n / K" if halves == 2 else "(K − 1) n / K"
+            wanted = f"with {size} chunks it is {formula} = {halves * (size - 1) * n / size:.4g}"
             whole = "; whole vectors go round: send a chunk in each step, 1/K of the vector" if min(sent) == n else ""
             return f"rank {rank} sends {sum(sent)} numbers: {wanted}{whole}"
     return ""
 
 
-def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -> str:
+def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged, halves: int = 2) -> str:
     """Whose numbers a wrong sum lacks or counts twice, whether they belong to another place, and when they came."""
     rank, first = place
     got, parts = exchanged.got["V"][rank].astype(np.float64), V.astype(np.float64)
@@ -127,7 +131,7 @@ def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -> str
             break
     else:
         words += _of_another_place(got, parts, rank, first)
-    more = _first_wrong_step(V, exchanged) or _when_it_came(exchanged, rank, exchanged.got["V"][rank, first])
+    more = _first_wrong_step(V, exchanged, halves) or _when_it_came(exchanged, rank, exchanged.got["V"][rank, first])
     if exchanged.messages and not any(message.to == rank for message in exchanged.messages):
         more = [f"nobody sends to rank {rank}: the sum has to come back to it"]
     return "; ".join([*words, *more])
@@ -199,8 +203,8 @@ def _when_it_came(exchanged: Exchanged, rank: int, value: np.floating) -> list[s
     return []
 
 
-def _first_wrong_step(V: np.ndarray, exchanged: Exchanged) -> list[str]:
-    """Which step of a ring goes wrong first, in words: what is sent then, or what is done with what came.
+def _first_wrong_step(V: np.ndarray, exchanged: Exchanged, halves: int) -> list[str]:
+    """Which step of a ring, or of its first half, goes wrong first, in words: what is sent or done with what came.
 
     In step s a rank sends what came in step s − 1: up to step K − 1 with its own numbers added, so the sum of s ranks.
     """
@@ -210,7 +214,8 @@ def _first_wrong_step(V: np.ndarray, exchanged: Exchanged) -> list[str]:
     counts = {len(messages) for messages in sent}
     if not 2 < size <= 8 or len(ways) != 1 or len(counts) != 1 or any(len(set(column)) < size for column in V.T):
         return []
-    way, steps, drawn = ways.pop(), 2 * size - 2, "figures.plot_ring(all_reduce) draws what yours sends"
+    way, steps = ways.pop(), halves * (size - 1)
+    drawn = f"figures.plot_ring({'all_reduce' if halves == 2 else 'reduce_scatter'}) draws what yours sends"
     places: dict[tuple[int, int], int] = {}  # of the chunk that a rank sends in a step
     for step, rank in product(range(1, min(steps, *counts) + 1), range(size)):
         message, behind = sent[rank][step - 1], [(rank - way * back) % size for back in range(size)]
@@ -222,7 +227,8 @@ def _first_wrong_step(V: np.ndarray, exchanged: Exchanged) -> list[str]:
             return [f"{words}{_due(step, size)}", drawn]
         places[step, rank] = place
     if counts != {steps}:
-        return [f"each rank sends {_times(counts.pop())}: a ring of {size} has 2 (K − 1) = {steps} steps", drawn]
+        has = f"a ring of {size} has 2 (K − 1)" if halves == 2 else f"this half of a ring of {size} has K − 1"
+        return [f"each rank sends {_times(counts.pop())}: {has} = {steps} steps", drawn]
     for step, rank in product(range(size - 1, steps + 1), range(size)):
         message = sent[(rank - way) % size][step - 1]
         place, end = places[step, message.source], places[step, message.source] + message.values.size
@@ -314,7 +320,105 @@ def in_a_tree(group: Group, vector: np.ndarray) -> None:
             group.send(vector, group.rank + distance)
 
 
-all_reduce.kernel("ring", device="cpu")(in_a_ring)
+all_reduce.kernel("ring", device="cpu")(ring.in_a_ring)
+
+
+# ---- its halves
+
+ANYTHING = 1e30  # the error that is allowed where a half leaves what it likes
+
+
+def _own(rank: int, size: int, n: int) -> np.ndarray:
+    """The numbers of the chunk that a rank has whole between the halves: chunk (rank + 1) % size."""
+    return np.array_split(np.arange(n), size)[(rank + 1) % size]
+
+
+def _scattered(V: np.ndarray) -> np.ndarray:
+    found = V.copy()
+    for rank in range(len(V)):
+        own = _own(rank, *V.shape)
+        found[rank, own] = V[:, own].sum(axis=0)
+    return found
+
+
+def _scattered_magnitude(V: np.ndarray) -> np.ndarray:
+    """The other chunks may hold anything: parts of sums, or what they held before."""
+    allowed, sums = np.full(V.shape, ANYTHING), np.abs(V).sum(axis=0)
+    for rank in range(len(V)):
+        own = _own(rank, *V.shape)
+        allowed[rank, own] = sums[own]
+    return allowed
+
+
+def _of_scattered(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -> str:
+    """Which other chunk a rank has whole, or what is wrong with the sum."""
+    rank, size = place[0], len(V)
+    whole = np.abs(exchanged.got["V"][rank] - V.sum(axis=0)) <= 1e-6 * np.abs(V).sum(axis=0)
+    for chunk, numbers in enumerate(np.array_split(np.arange(V.shape[1]), size)):
+        if len(numbers) and whole[numbers].all():
+            return f"rank {rank} has chunk {chunk} whole: due is chunk (rank + 1) % K = {(rank + 1) % size}"
+    return _of_whom(place, V, exchanged, halves=1)
+
+
+reduce_scatter = GroupOperation(
+    "reduce_scatter",
+    "rank r gets chunk (r + 1) mod K of V[0] + V[1] + … + V[K − 1]; what its other chunks hold does not matter",
+    contract="V (ranks, n) -> V (ranks, n)",
+    reference=_scattered,
+    demands={"ring": partial(_no_ring, halves=1)},
+    flops=None,
+    trial=Trial(
+        error_scale=_scattered_magnitude,
+        edge_cases=("zeros",),
+        advice=_of_scattered,
+        sizes_to_check=all_reduce.trial.sizes_to_check,
+        draw_sizes=all_reduce.trial.draw_sizes,
+    ),
+)
+
+reduce_scatter.kernel("ring", device="cpu")(ring.reduce_scatter)
+
+
+def _gathered(V: np.ndarray) -> np.ndarray:
+    found = np.empty_like(V[0])
+    for rank in range(len(V)):
+        own = _own(rank, *V.shape)
+        found[own] = V[rank, own]
+    return np.broadcast_to(found, V.shape).copy()
+
+
+def _of_gathered(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -> str:
+    """Who has the chunk whole, whose numbers are there instead, and when they came."""
+    (rank, first), size = place, len(V)
+    chunk, owner = next((one % size, (one - 1) % size) for one in range(size) if first in _own(one - 1, *V.shape))
+    got = exchanged.got["V"][rank, first]
+    words = [f"number {first} is in chunk {chunk}, which rank {owner} has whole"]
+    whose = [other for other in range(size) if V[other, first] == got]
+    if not whose and np.isclose(got, V[rank, first] + V[owner, first], rtol=1e-5):
+        words.append("here it is added: it takes the place of what is there")
+    elif whose:
+        words.append("here is still what the rank had before" if rank in whose else f"here is rank {whose[0]}'s")
+    words += _when_it_came(exchanged, rank, got)
+    return "; ".join([*words, "figures.plot_ring(all_gather) draws what yours sends"])
+
+
+all_gather = GroupOperation(
+    "all_gather",
+    "every rank gets chunk (r + 1) mod K of V[r], for each r",
+    contract="V (ranks, n) -> V (ranks, n)",
+    reference=_gathered,
+    same_bits=True,
+    demands={"ring": partial(_no_ring, halves=1)},
+    flops=None,
+    trial=Trial(
+        edge_cases=("zeros",),
+        advice=_of_gathered,
+        sizes_to_check=all_reduce.trial.sizes_to_check,
+        draw_sizes=all_reduce.trial.draw_sizes,
+    ),
+)
+
+all_gather.kernel("ring", device="cpu")(ring.all_gather)
 
 
 # ---- gradients of shards, and means of parameters
@@ -379,6 +483,8 @@ def _of_averages(place: tuple[int, ...], W: np.ndarray, G: np.ndarray, rate: flo
         "the first step alone": np.broadcast_to(first.mean(axis=0), W.shape),
         "one step by the mean of G: each of its rows is a step": np.broadcast_to(mean.mean(axis=0), W.shape),
         "the ranks' sum after every step, not once at the end": every / len(W),
+        "the mean of the gradients, not of the parameters: W may differ from rank to rank": W
+        - rate * G.sum(axis=1).mean(axis=0),
     }
     return _says("W", exchanged, mistakes)
 
@@ -533,6 +639,16 @@ def _with_their_own(seconds: np.ndarray, batches: int) -> np.ndarray:
     return _begins(seconds, batches) + np.cumsum(seconds)[:, None]
 
 
+def _of_waits(place: tuple[int, ...], seconds: np.ndarray, batches: int) -> str:
+    """For what the device waits before it begins with the micro-batch there, in words."""
+    (d, b), begin = place, _begins(seconds.astype(np.float64), batches)
+    waits = [f"device {d - 1} ends it at {begin[d - 1, b] + seconds[d - 1]:.4g}"] if d else []
+    waits += [f"device {d} ends micro-batch {b - 1} at {begin[d, b - 1] + seconds[d]:.4g}"] if b else []
+    if not waits:
+        return "the first device begins with the first micro-batch at 0"
+    return f"that is device {d} with micro-batch {b}: {', and '.join(waits)}"
+
+
 pipeline = Operation(
     "pipeline",
     "device d begins with micro-batch b when both d − 1 has ended it and d has ended b − 1",
@@ -543,7 +659,7 @@ pipeline = Operation(
         error_scale=_with_their_own,
         values={"seconds": _seconds_of_devices},
         edge_cases=(),
-        advice=lambda place, seconds, batches: f"that is device {place[0]} with micro-batch {place[1]}",
+        advice=_of_waits,
         sizes_to_check=tuple(
             {"devices": devices, "batches": batches}
             for devices, batches in ((2, 2), (1, 1), (1, 4), (3, 1), (4, 4), (4, 8), (7, 3), (8, 32))

@@ -3,6 +3,7 @@
 speedup_and_efficiency   from repeated runs on 1 and more devices
 amdahl_fit               the share of the work that is done in parallel, from speedups
 scaling_laws             what Amdahl and Gustafson say of more devices
+rows_for_exchange        how many rows a device needs for the exchange to be a given share of the step
 cpu_share                how much of a batch a CPU should get beside K GPUs
 energy_and_edp           from readings of the power of several devices
 """
@@ -13,15 +14,16 @@ import numpy as np
 
 from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Mistakes, Trial
 
 
 def _device_counts(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
-    """1, then others in rising order: 2, 4, 8, … or any."""
+    """1, then others in rising order: 2, 4, 8, … or any. They follow from the case, so that the times can suit them."""
     n = shape[0]
     if sizes["turn"] % 2:
         return (2.0 ** np.arange(n)).astype(np.float32)
-    return np.concatenate([[1], 1 + np.cumsum(rng.integers(1, 5, n - 1))]).astype(np.float32)
+    steps = np.random.default_rng(sizes["turn"]).integers(1, 5, n - 1)
+    return np.concatenate([[1], 1 + np.cumsum(steps)]).astype(np.float32)
 
 
 def _positive(low: float, high: float) -> Callable[..., np.ndarray]:
@@ -30,11 +32,14 @@ def _positive(low: float, high: float) -> Callable[..., np.ndarray]:
 
 
 def _run_times(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
-    """Seconds; in every third case one device takes so long that every efficiency is above 1."""
-    times = _positive(0.5, 200)(rng, shape, sizes)
-    if sizes["turn"] % 3 == 2:
-        times[0] *= 1e4
-    return times
+    """Seconds as they are measured: K devices are faster, runs differ, and some are disturbed.
+
+    In every third case K devices are more than K times as fast, as they may be if their parts fit into caches.
+    """
+    K = _device_counts(rng, shape[:1], sizes)
+    power = 1.1 if sizes["turn"] % 3 == 2 else rng.uniform(0.5, 0.95)
+    runs = rng.uniform(1.0, 1.1, shape) * np.where(rng.random(shape) < 0.1, rng.uniform(1.5, 4, shape), 1)
+    return (rng.uniform(2, 200) / K[:, None] ** power * runs).astype(np.float32)
 
 
 def _some(numbers: np.ndarray) -> str:
@@ -216,6 +221,90 @@ def amdahl_and_gustafson(p: float, devices: np.ndarray) -> tuple[np.ndarray, np.
     strong = 1 / ((1 - p) + p / devices)
     weak = (1 - p) + p * devices
     return strong, weak
+
+
+# ---- the rows that an exchange is worth
+
+
+def _by_step(
+    share: float, a: float, r: float, alpha: float, beta: float, size: float, devices: np.ndarray
+) -> np.ndarray:
+    """From the whole step, of which the exchange is the share, and what it has left for rows."""
+    exchange = 2 * alpha * (devices - 1) + 2 * (size - size / devices) / beta
+    step = exchange / share
+    return np.maximum((step - exchange - a) * r, 0)
+
+
+def _terms_of_rows(
+    share: float, a: float, r: float, alpha: float, beta: float, size: float, devices: np.ndarray
+) -> np.ndarray:
+    return (2 * (alpha * devices + size / beta) / abs(share) + a) * r
+
+
+def _mistakes_of_rows(
+    place: tuple[int, ...], share: float, a: float, r: float, alpha: float, beta: float, size: float,
+    devices: np.ndarray,
+) -> Mistakes:  # fmt: skip
+    rounds = 2 * (devices - 1)
+    exchange, others = rounds * (alpha + size / devices / beta), 1 / share - 1
+    seconds = exchange * others - a
+    yield "this is below 0 where the fixed part alone is long enough: give 0 there", seconds * r
+    texts = (
+        (
+            "the exchange is that share of the computing here: the step is both, computing and exchange",
+            exchange / share,
+        ),
+        ("the fixed part a is computing too, and needs no rows: take it off", exchange * others + a),
+        ("this has K − 1 messages: in a ring each device sends 2 (K − 1)", exchange / 2 * others),
+        ("the whole gradient is in each message here: in a ring it is a K-th", rounds * (alpha + size / beta) * others),
+    )
+    for words, computing in texts:
+        yield words, np.maximum((computing - a) * r, 0)
+    yield "these are the rows of all devices together: those of each are wanted", np.maximum(seconds * r, 0) * devices
+    yield "r is rows per second: multiply seconds by it", np.maximum(seconds / r, 0)
+
+
+def _from(*values: float) -> Callable[..., float]:
+    """One of these numbers, another one for each case."""
+    return lambda rng, shape, sizes: values[sizes["turn"] % len(values)]
+
+
+rows_for_exchange = Operation(
+    "rows_for_exchange",
+    "exchange = 2 (K − 1) (α + size/(K β)); the rows for which it is that share of a + rows/r + exchange, and 0 if a "
+    "alone is long enough",
+    contract="share (), a (), r (), alpha (), beta (), size (), devices (n,) -> rows (n,)",
+    reference=_by_step,
+    flops=None,
+    trial=Trial(
+        error_scale=_terms_of_rows,
+        values={
+            "share": _from(0.1, 0.25, 0.05, 0.5),
+            "a": _from(3e-4, 1e-5, 2e-3, 1e-5, 5e-2),
+            "r": _from(2e5, 1e7, 2400.0),
+            "alpha": _from(2e-6, 1e-5, 5e-5, 1e-6),
+            "beta": _from(1e10, 1.25e9, 2.7e11),
+            "size": _from(610_600.0, 106_376.0, 85_132_068.0, 4000.0, 0.0),
+            "devices": lambda rng, shape, sizes: rng.choice([1, 2, 3, 4, 8, 64, 1024], shape).astype(np.float32),
+        },
+        edge_cases=(),
+        advice=lambda place, share, a, r, alpha, beta, size, devices: (
+            f"the exchange among {devices[place]:g} takes "
+            f"{2 * (devices[place] - 1) * (alpha + size / devices[place] / beta):.4g} s there; a is {a:g} s, "
+            f"r {r:g} rows/s, the share {share:g}"
+        ),
+        mistakes=_mistakes_of_rows,
+        sizes_to_check=tuple({"n": n} for n in (2, 1, 3, 4, 7, 12, 5, 20, 9, 33, 64, 6)),
+    ),
+)
+
+
+@rows_for_exchange.kernel("numpy", device="cpu")
+def rows_by_a_ring(
+    share: float, a: float, r: float, alpha: float, beta: float, size: float, devices: np.ndarray
+) -> np.ndarray:
+    exchange = 2 * (devices - 1) * (alpha + size / (devices * beta))
+    return np.maximum(r * (exchange * (1 - share) / share - a), 0)
 
 
 # ---- the CPU beside the GPUs

@@ -138,7 +138,7 @@ def _constants(tree: ast.Module) -> dict[str, Any]:
 
 def _cuda_text(kernel: CudaKernel) -> str:
     """The kernel's function in its .cu text, after the device functions that it calls."""
-    functions = {match[1]: match[0] for match in CUDA_FUNCTION.finditer(kernel.source.text)}
+    functions = {match[1]: match[0] for match in CUDA_FUNCTION.finditer(_whole(kernel.source))}
     wanted, found = [kernel.entry], {}
     while wanted:
         name = wanted.pop()
@@ -146,6 +146,11 @@ def _cuda_text(kernel: CudaKernel) -> str:
         called = [other for other in functions if re.search(rf"\b{other}(?:<[^<>;]*>)?\(", functions[name])]
         wanted += [other for other in called if other not in found]
     return "\n\n".join(functions[name] for name in functions if name in found)
+
+
+def _whole(source: CudaSource) -> str:
+    """A .cu text after those that it uses."""
+    return "\n\n".join(each.text for each in (*source.before, source))
 
 
 def _cuda_idea(kernel: CudaKernel) -> str:
@@ -161,7 +166,7 @@ def _cuda_definitions(source: CudaSource, text: str) -> str:
     """The constants of a .cu source that `text` uses, and those that these need, one a line."""
     given = (define.partition("=") for define in source.defines)
     lines = {name: f"#define {name} {value}" for name, _, value in given}
-    lines |= {match[1]: match[0] for match in CUDA_DEFINITION.finditer(source.text)}
+    lines |= {match[1]: match[0] for match in CUDA_DEFINITION.finditer(_whole(source))}
     names: set[str] = set()
     while new := {name for name in lines if re.search(rf"\b{name}\b", text)} - names:
         names |= new

@@ -179,9 +179,11 @@ def worst_request(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tup
 # ---- the table
 
 
-def table(accesses: Accesses) -> str:
-    """The counts as lines of text, at most 80 columns wide."""
+def table(accesses: Accesses, plain: bool = False) -> str:
+    """The counts as lines of text, at most 80 columns wide; `plain`: without them, but with what is wrong."""
     said, tables, remarks = _lines(accesses)
+    if plain:
+        tables, remarks = [], [each for each in remarks if each.startswith("✗")]
     lines = [line for words in said for line in wrapped(words, 80)]
     for head, rows in tables:
         first, *widths = (max(width, len(name) + 1) for width, name in zip(WIDTHS[head], head, strict=True))

@@ -84,4 +84,4 @@ def mosaic(images: np.ndarray, columns: int, title: str = "", words: str = "") -
     axes.imshow(grid, cmap="gray_r")
     axes.set_title(title, fontsize=11)
     axes.set_axis_off()
-    return Described(figure, f"{title}. {words}" if title else words)
+    return Described(figure, f"{title}. {words}".rstrip() if title else words)

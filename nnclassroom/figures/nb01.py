@@ -82,8 +82,13 @@ def plot_gates(learnt: Mapping[str, tuple[Sequence[int], np.ndarray]]) -> Descri
     return Described(figure, "; ".join(said) + ".")
 
 
-def plot_wrongness(lines: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Described:
-    """Plot label -> (weights tried, how wrong the neuron is with each): the first line solid, the others dashed."""
+def plot_wrongness(
+    lines: Mapping[str, tuple[np.ndarray, np.ndarray]], steps: tuple[Sequence[float], Sequence[float]] | None = None
+) -> Described:
+    """Plot label -> (weights tried, how wrong the neuron is with each): the first line solid, the others dashed.
+
+    steps: the weights of a descent, and how wrong the neuron is with each, as dots.
+    """
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     axes, said = figure.subplots(), []
     for number, (label, (tried, wrong)) in enumerate(lines.items()):
@@ -91,6 +96,10 @@ def plot_wrongness(lines: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Descri
         said.append(
             f"{label} takes {len(np.unique(wrong))} different values, from {min(wrong):.3f} to {max(wrong):.3f}"
         )
+    if steps is not None:
+        axes.plot(*steps, "o-", color="tab:red", markersize=4, linewidth=1, label="the steps")
+        (first, *_, last), places = steps[0], len(steps[0])
+        said.append(f"{places} dots go from w1 = {first:.2f} to {last:.2f}".replace("-", "−"))
     axes.set(title="One weight is changed", xlabel="weight w1", ylabel="how wrong the neuron is")
     axes.legend(frameon=False)
     return Described(figure, "How wrong the neuron is, over one weight. " + "; ".join(said) + ".")

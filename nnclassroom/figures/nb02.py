@@ -1,6 +1,6 @@
-"""Figures of notebook 02: a neuron's output over the plane, activations and their slopes."""
+"""Figures of notebooks 02 and 02b: a neuron over the plane, activations, their slopes; threads and their elements."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from nnclassroom.figures.common import (
 from nnclassroom.figures.described import Described, WordedFigure
 from nncourse.backend import choose
 
-__all__ = ["Described", "plot_activation", "plot_neuron"]
+__all__ = ["Described", "plot_activation", "plot_neuron", "plot_threads", "plot_vanishing"]
+
+BLOCKS = ("#9ecae1", "#fdae6b", "#a1d99b")  # repeated
 
 
 def neuron_says(w: Sequence[float] | np.ndarray, b: float, X: np.ndarray) -> np.ndarray:
@@ -25,6 +27,15 @@ def neuron_says(w: Sequence[float] | np.ndarray, b: float, X: np.ndarray) -> np.
     backend = choose("numpy")
     Z = backend.dense_forward(X, np.array([w], X.dtype), np.array([b], X.dtype))
     return backend.step(Z)[:, 0].astype(int)
+
+
+def middle_of_line(w: np.ndarray, b: float, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
+    """The middle of the part of the line w · x + b = 0 in the rectangle from low to high; None if it has none."""
+    middle, along = (low + high) / 2, np.array([-w[1], w[0]])
+    nearest = middle - (w @ middle + b) * w / (w @ w)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a line along an axis meets two of the borders nowhere
+        first, last = np.sort([(low - nearest) / along, (high - nearest) / along], axis=0)
+    return nearest + (first.max() + last.min()) / 2 * along if first.max() < last.min() else None
 
 
 def plot_neuron(
@@ -54,9 +65,10 @@ def plot_neuron(
         middle = (low + high) / 2
         foot = middle - (w @ middle + b) * w / (w @ w)
         axes.axline(foot, foot + [-w[1], w[0]], color=INK, label="z = 0")
-        if (low < foot).all() and (foot < high).all():
-            draw_arrow(axes, foot, foot + 0.3 * w, INK)
-            axes.annotate("w", foot + 0.3 * w, (4, 4), textcoords="offset points", color=INK, fontweight="bold")
+        if (start := middle_of_line(w, b, low, high)) is not None:
+            tip = float(start[0] + 0.3 * w[0]), float(start[1] + 0.3 * w[1])
+            draw_arrow(axes, (start[0], start[1]), tip, INK)
+            axes.annotate("w", tip, (4, 4), textcoords="offset points", color=INK, fontweight="bold")
     axes.set(xlabel="input x1", ylabel="input x2", xlim=extent[:2], ylim=extent[2:])
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     lie = f"z = {w[0]:g}·x1 {w[1]:+g}·x2 {b:+g}. The output is {_range(a)} over the plane, {activation} of z."
@@ -97,3 +109,33 @@ def plot_activation(names: str | Sequence[str], title: str = "", at: float | Non
         axes.legend(frameon=False, fontsize=9)
     figure.words = with_title(title, "Left the activations, right their slopes, over z from −5 to 5.", *said)
     return figure
+
+
+def plot_vanishing(slopes: Mapping[str, float], layers: int = 10) -> Described:
+    """Plot what is left of a change after each layer: the product of as many slopes, on a logarithmic axis."""
+    figure, axes = figure_with_axes("The product of the slopes", width=8.0, height=3.8)
+    for number, (label, slope) in enumerate(slopes.items()):
+        axes.plot(range(layers + 1), slope ** np.arange(layers + 1), label=label, **line_style(number))
+    axes.set(yscale="log", xlabel="layers", ylabel="what is left of a change")
+    axes.legend(frameon=False, loc="lower left")
+    ends = "; ".join(f"{label}: {slope**layers:.2g}" for label, slope in slopes.items())
+    words = "What is left of a change after each layer, on a logarithmic axis: straight lines."
+    return Described(figure, f"{words} After {layers} layers {ends}.")
+
+
+def plot_threads(n: int, block: int) -> Described:
+    """Draw the threads of a launch for n elements: the block of each, its number there, i, and its element if any."""
+    figure, axes = figure_with_axes("", width=9.0, height=2.7)
+    threads = -(-n // block) * block
+    for i in range(threads):
+        colour = BLOCKS[i // block % len(BLOCKS)] if i < n else "white"
+        for row, text in enumerate((i // block, i % block, i, *((f"z[{i}]",) if i < n else ()))):
+            axes.scatter(i, -row, s=700, marker="s", c=colour, ec="0.4")
+            axes.text(i, -row, str(text), ha="center", va="center")
+    axes.set_yticks(range(0, -4, -1), ("blockIdx.x", "threadIdx.x", "i", "its element"))
+    title = f"{threads} threads in {threads // block} blocks for {n} elements"
+    axes.set(title=title, ylim=(-3.6, 0.6), xlim=(-0.7, threads - 0.3), xticks=())
+    axes.spines[:].set_visible(False)
+    axes.grid(False)
+    words = f"A column for each of {threads} threads: its block, its number in the block, i, and its element; "
+    return Described(figure, f"{words}the last {threads - n} have none.")

@@ -39,6 +39,7 @@ __all__ = [
     "plot_products",
     "plot_roofline",
     "plot_row_major",
+    "plot_weights",
     "plot_tile_steps",
 ]
 
@@ -65,6 +66,14 @@ def plot_products(shapes: Sequence[tuple[int, int]], n_in: int) -> Described:
         f"column of Wᵀ stands a sum of Z; one sum and all that it needs are dark. {'; '.join(said)}."
     )
     return Described(figure, words)
+
+
+def plot_weights(weights: np.ndarray, title: str) -> Described:
+    """Draw the weights (10, 64) of ten neurons as images: of 0 white, positive ones blue, negative ones orange."""
+    images = {f"neuron {digit}": row.reshape(8, 8) for digit, row in enumerate(weights)}
+    means = (f"{name}: {w[2:6, 3:5].mean():.1f} and {w[2:6, [2, 5]].mean():.1f}" for name, w in images.items())
+    words = f"In rows 3 to 6 the mean of columns 4 and 5, and of columns 3 and 6. {'; '.join(means)}."
+    return plot_images(images, title, words.replace("-", "−"), across=5, signed=True)
 
 
 def _named(batch: int, n_out: int) -> str:

@@ -185,20 +185,21 @@ def batch_sizes(by_step: Mapping[int, Sequence[float]], by_time: Mapping[int, Hi
 
 
 def first_costs(rates: np.ndarray, costs: np.ndarray, chosen: float) -> WordedFigure:
-    """Plot the last of the costs (n, columns) of each learning rate; a line marks the cost before training."""
+    """Plot the last of the costs (n, columns) of each learning rate; a line marks the first, which they must beat."""
     figure, (axes,) = row_of_axes(None, 1, 6.0, 3.4)
-    before, at_end = float(costs[0, 0]), costs[:, -1]
+    same, at_end = float(costs[0, 0]), costs[:, -1]
     falls = at_end < costs[:, 0]
-    axes.axhline(before, color=INK, linestyle="--", linewidth=1, label="before training")
-    axes.plot(rates[falls], at_end[falls], "o", color=BLUE, markersize=8, label="has fallen")
-    axes.plot(rates[~falls], at_end[~falls], "X", color=RED, markersize=9, label="has not fallen")
+    axes.axhline(same, color=INK, linestyle="--", linewidth=1, label="the same answer for everybody")
+    axes.plot(rates[falls], at_end[falls], "o", color=BLUE, markersize=8, label="beats it")
+    axes.plot(rates[~falls], at_end[~falls], "X", color=RED, markersize=9, label="does not beat it")
     axes.axvline(chosen, color=ORANGE, label=f"chosen: η = {chosen:g}")
     axes.set(xlabel="learning rate η", ylabel=f"cost after {costs.shape[1] - 1} epochs", xscale="log", yscale="log")
     plain_numbers(axes.xaxis, axes.yaxis)
     axes.legend(frameon=False, fontsize=9)
     said = "; ".join(f"η = {rate:g}: {cost:.3g}" for rate, cost in zip(rates, at_end, strict=True))
     figure.words = (
-        f"Cost after {costs.shape[1] - 1} epochs for each η; before it was {before:.3g}. {said}. {chosen:g} is chosen."
+        f"Cost after {costs.shape[1] - 1} epochs for each η; the same answer for everybody costs {same:.3g}. {said}. "
+        f"{chosen:g} is chosen."
     )
     return figure
 
@@ -245,13 +246,11 @@ def activations_at_start(layers: Mapping[str, tuple[np.ndarray, Sequence[float]]
     return figure
 
 
-def decision_regions(networks: Mapping[str, Network], points: Any, backend: Calls, words: str) -> WordedFigure:
-    """Draw the output of networks with two inputs over the plane, the line where it is ½, and points of a data set.
-
-    `words` describe the figure.
-    """
+def decision_regions(networks: Mapping[str, Network], points: Any, backend: Calls) -> WordedFigure:
+    """Draw the output of networks with two inputs over the plane, the line where it is ½, and points of a data set."""
     figure, places = row_of_axes(None, len(networks), 9.5, 3.4, sharey=True)
     low, high = float(points.X.min()) - 0.4, float(points.X.max()) + 0.4
+    said = [f"Outputs over the plane, the border where they are ½, and {len(points.X)} points of two classes."]
     lines = np.linspace(low, high, 120, dtype=np.float32)
     plane = np.stack(np.meshgrid(lines, lines), axis=-1).reshape(-1, 2)
     for axes, (name, network) in zip(places, networks.items(), strict=True):
@@ -262,9 +261,11 @@ def decision_regions(networks: Mapping[str, Network], points: Any, backend: Call
         for label, (colour, mark) in enumerate(MARKS):
             axes.plot(*points.X[points.labels == label].T, mark, color=colour, markersize=5, label=f"class {label}")
         axes.set(xlabel="input x1", title=name)
+        right = int(((network.predict(points.X, backend)[:, 0] > 0.5) == points.labels).sum())
+        said.append(f"{name}: {right} points are on their side of the border.")
     places[0].set_ylabel("input x2")
     places[0].legend(loc="lower left", fontsize=8)
-    figure.words = words
+    figure.words = " ".join(said)
     return figure
 
 

@@ -28,9 +28,11 @@ from nnclassroom.figures.described import Described, WordedFigure
 from nnclassroom.figures.nb03 import plot_ladder
 from nnclassroom.figures.nb08_ladder import (
     columns,
+    held_back_table,
     needs_of,
     needs_table,
     occupancy_table,
+    plot_loads_and_sums,
     plot_room,
     plot_sums_of_a_thread,
     roofs_table,
@@ -51,6 +53,7 @@ __all__ = [
     "whole_epoch",
     "columns",
     "fused_in_words",
+    "held_back_table",
     "host_side",
     "least_table",
     "lie_table",
@@ -63,6 +66,7 @@ __all__ = [
     "plot_epochs",
     "plot_ladder",
     "plot_lines",
+    "plot_loads_and_sums",
     "plot_moved",
     "plot_moved_share",
     "plot_profile",
@@ -266,7 +270,7 @@ def plot_transfers(trips: Sequence[Mapping[str, float]], where: str) -> Describe
     whole = (
         f"B = {costs['bandwidth'] / 1e9:.1f} GB/s: {costs['there'] * costs['bandwidth'] / 1e3:,.0f} kB in a time of t0"
     )
-    shown = plot_lines(lines, "bytes", "time, s", f"One transfer ({where})\n{start}\n{whole}")
+    shown = plot_lines(lines, "bytes", "time, s", f"One transfer of an ordinary array ({where})\n{start}\n{whole}")
     return Described(shown.figure, f"{start}; {whole}. {shown.words}")
 
 

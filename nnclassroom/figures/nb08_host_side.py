@@ -1,6 +1,7 @@
 """What CuPy does for you: a training step as a CUDA C++ program with its own host side, part by part.
 
-host_side.show()                            # each part of nb08_host_side.cu, what CuPy does instead, and a run
+host_side.show()                            # each part of nb08_host_side.cu, with blanks, and what CuPy does instead
+host_side.fill(…)                           # lines for the blanks: is the program right with them?
 host_side.run(block=2048)                   # more threads per block than a GPU allows: the program stops with a message
 host_side.run(block=2048, checked=False)    # the same, ignoring CUDA's error codes
 
@@ -9,12 +10,14 @@ If there are a GPU and nvcc, nvcc compiles the program; otherwise it is emulated
 
 import re
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 import numpy as np
 
+from cuda_on_cpu.errors import MissingToolError
 from cuda_on_cpu.host_program import nvcc, program_for
 from cuda_on_cpu.text import CudaSource
 from nnclassroom.pages import page
@@ -27,6 +30,15 @@ from nncourse.model.network import Network, make_network, training_step
 SOURCE = CudaSource.read(Path(__file__).with_suffix(".cu"))
 SIZES, BATCH, RATE = (30, 10), 50, 0.5
 MOST_SECONDS = 60
+BLANKS = {  # what the lines of the program that a student writes begin with, and what is given of each
+    "CHECK(cudaMemcpy(there,": "CHECK(cudaMemcpy(____, ____, here.size() * sizeof(float), ____));",
+    "CHECK(cudaMemcpy(here.": "CHECK(cudaMemcpy(____, ____, here.size() * sizeof(float), ____));",
+    "dense_forward<<<": "dense_forward<<<____, ____>>>(x, w, c, z, batch, n, m);",
+    "sigmoid<<<": "sigmoid<<<____, ____>>>(z, a, batch * m);",
+    "weight_gradient<<<": "weight_gradient<<<____, ____>>>(d, x, dw, batch, m, n);",
+}
+NOT_RUN = -1  # the status of a program that has blanks, or does not compile
+LARGE = 200  # samples: a block cannot have a thread for each of their outputs
 PART = re.compile(r"^ *// ---- (.+)\n", re.MULTILINE)
 WITH_CUPY = (  # for each part of the program, in order
     "CuPy looks at the code of every call, and raises an exception with its name.",
@@ -48,7 +60,7 @@ WITH_CUPY = (  # for each part of the program, in order
 
 @dataclass(frozen=True)
 class Run:
-    """The end of a run: `status` 0 and the `parameters` after the step, or the message in `said`.
+    """The end of a run: `status` 0 and the `parameters` after the step, or the message in `said`. NOT_RUN without one.
 
     `where` names the device. `right`: the parameters equal those after the package's own step. `moved`: they changed.
     """
@@ -61,6 +73,8 @@ class Run:
     moved: bool
 
     def __str__(self) -> str:
+        if self.status == NOT_RUN:
+            return f"✗ {self.said}" if self.said else "○ open: put something for each ____"
         if self.status:
             words = f"✗ It stopped with status {self.status}: {self.said}"
         elif self.right:
@@ -78,20 +92,19 @@ class Run:
     def _repr_html_(self) -> str:
         first, *more = str(self).splitlines()
         small = "".join(f"<br><small>{escape(line)}</small>" for line in more)
-        return page(escape(first) + small, "right" if self.right else "wrong")
+        return page(escape(first) + small, "right" if self.right else "" if first.startswith("○") else "wrong")
 
 
 @dataclass(frozen=True)
 class Page:
-    """The parts of the program, each with what CuPy does instead, and a run."""
+    """The parts of the program, each with what CuPy does instead."""
 
     parts: tuple[tuple[str, str], ...]  # name, text
-    run: Run
 
     def __str__(self) -> str:
         parts = zip(self.parts, WITH_CUPY, strict=True)
         said = [f"---- {name}\n{text}\n  with CuPy: {with_cupy}" for (name, text), with_cupy in parts]
-        return "\n\n".join([*said, str(self.run)])
+        return "\n\n".join(said)
 
     __repr__ = __str__
 
@@ -103,17 +116,46 @@ class Page:
             f"<td {cell}>{escape(with_cupy)}</td></tr>"
             for (name, text), with_cupy in zip(self.parts, WITH_CUPY, strict=True)
         )
-        return f"<table>{head}{rows}</table>{self.run._repr_html_()}"
+        return f"<table>{head}{rows}</table>"
 
 
-def show(block: int = 256, checked: bool = True) -> Page:
-    """The program part by part beside what CuPy does instead, and a run() of it."""
-    return Page(parts(), run(block, checked))
+def show() -> Page:
+    """The program with its blanks, part by part beside what CuPy does instead."""
+    return Page(parts(with_lines(BLANKS.values())))
 
 
-def parts() -> tuple[tuple[str, str], ...]:
+def fill(*lines: str) -> Run:
+    """Run the program with these lines in its blanks, in the order of BLANKS: twice, the second time with blocks of one
+    thread and with more samples. Returns the run that fails, or the first.
+
+    Raises CourseError for another number of lines.
+    """
+    if len(lines) != len(BLANKS):
+        raise CourseError(f"expected {len(BLANKS)} lines, one for each blank; got {len(lines)}")
+    if any("____" in line for line in lines):
+        return Run("", NOT_RUN, "", None, right=False, moved=False)
+    source = with_lines(lines)
+    try:
+        runs = [run(source=source), run(block=1, source=source, batch=LARGE)]
+    except MissingToolError:
+        raise
+    except CourseError as error:  # it does not compile
+        return Run("", NOT_RUN, str(error), None, right=False, moved=False)
+    return next((each for each in runs if not each.right), runs[0])
+
+
+def with_lines(lines: Iterable[str]) -> CudaSource:
+    """The program with other lines in the places of BLANKS."""
+    texts = SOURCE.text.split("\n")
+    for start, line in zip(BLANKS, lines, strict=True):
+        (number,) = [place for place, each in enumerate(SOURCE.text.split("\n")) if each.strip().startswith(start)]
+        texts[number] = f"    {line}"
+    return CudaSource("\n".join(texts), SOURCE.file)
+
+
+def parts(source: CudaSource = SOURCE) -> tuple[tuple[str, str], ...]:
     """Name and text of each part of the program."""
-    _, *pieces = PART.split(SOURCE.text)
+    _, *pieces = PART.split(source.text)
     return tuple((name, text.strip("\n")) for name, text in zip(pieces[::2], pieces[1::2], strict=True))
 
 
@@ -124,19 +166,20 @@ def why_not_on_gpu() -> str:
     return "" if nvcc() else "no nvcc here"
 
 
-def run(block: int = 256, checked: bool = True) -> Run:
+def run(block: int = 256, checked: bool = True, source: CudaSource | None = None, batch: int = BATCH) -> Run:
     """Compile the program unless that was done before, run it, and compare the result with the package's training step.
 
-    block: threads per block. checked: whether the program checks the codes that CUDA's calls return.
+    block: threads per block. checked: whether the program checks the codes that CUDA's calls return. source: a program
+        with other lines. batch: samples.
     """
     if block < 1:
         raise CourseError(f"expected at least 1 thread a block, got {block}")
     why_not = why_not_on_gpu()
     for_gpu = () if why_not else (True, "-arch=native")
-    program = program_for(SOURCE, () if checked else ("UNCHECKED",), *for_gpu)
-    network, X, Y = _problem()
+    program = program_for(source or SOURCE, () if checked else ("UNCHECKED",), *for_gpu)
+    network, X, Y = _problem(batch)
     before = network.flat_parameters.copy()
-    sizes = map(str, (BATCH, *SIZES, RATE, block))
+    sizes = map(str, (batch, *SIZES, RATE, block))
     numbers = b"".join(array.tobytes() for array in (X, Y, before))
     try:
         done = subprocess.run([program, *sizes], input=numbers, capture_output=True, timeout=MOST_SECONDS)
@@ -154,8 +197,8 @@ def run(block: int = 256, checked: bool = True) -> Run:
     return Run(f"{where}; {block} thread{'s' * (block > 1)} a block", done.returncode, said, found, right, moved)
 
 
-def _problem() -> tuple[Network, np.ndarray, np.ndarray]:
+def _problem(batch: int) -> tuple[Network, np.ndarray, np.ndarray]:
     """The network before the step, samples and targets."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((BATCH, SIZES[0]), dtype=np.float32)
-    return make_network(SIZES, cost="binary_cross_entropy"), X, random_targets(rng, (BATCH, SIZES[-1]))
+    X = rng.standard_normal((batch, SIZES[0]), dtype=np.float32)
+    return make_network(SIZES, cost="binary_cross_entropy"), X, random_targets(rng, (batch, SIZES[-1]))

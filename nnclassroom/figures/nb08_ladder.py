@@ -1,6 +1,6 @@
 """Figures and tables of notebook 08b: what holds a kernel of dense_forward back, and what fits on a multiprocessor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,6 +13,7 @@ from nnclassroom.figures import overheads
 from nnclassroom.figures.common import drawing
 from nnclassroom.figures.described import Described
 from nnclassroom.figures.recorded import table
+from nnclassroom.formats import duration, times_as_fast
 from nncourse.cuda.compile import resources
 from nncourse.kernels.kernel import CudaKernel
 
@@ -48,6 +49,75 @@ def _thread(axes: Axes, sums: int, title: str) -> None:
         axes.barh(3, 0.9, left=2.5 + j, height=0.9, color="tab:orange", alpha=1 if j == 2 else 0.2)
     axes.text(6.5, 3.9, "W_tile", ha="center", fontsize=9)
     axes.set_title(title, fontsize=10, pad=14)
+
+
+# What the next rung takes away; before it, the reads from shared memory for 64 products, in machine code for sm_90.
+HELD_BACK = {
+    "naive": (0, "the order of its reads: a warp reads 32 rows of W at once"),
+    "coalesced": (0, "no number is used twice: each product fetches its factors"),
+    "tiled": (80, "shared memory: more reads than products"),
+    "tiles_1d": (24, "shared memory: 24 reads for 64 products"),
+    "tiles_2d": (16, "reads of one number each: 16 instructions for 64 products"),
+    "vectorised": (4, "the shape of a warp's part, 16 × 128: hardly"),
+    "warp_tiles": (4, "the wait for the next tile, at every eighth k"),
+    "double_buffered": (3, "arithmetic: little is left to take away"),
+}
+
+
+def held_back_table(seconds: Mapping[str, float]) -> str:
+    """For each rung its time, its reads from shared memory, how much the next rung gains, and what holds it back."""
+    rows = []
+    for (name, (reads, words)), upper in zip(HELD_BACK.items(), [*list(HELD_BACK)[1:], "cupy"], strict=True):
+        if name in seconds and upper in seconds:
+            gain = times_as_fast(seconds[name] / seconds[upper])
+            rows.append([name, duration(seconds[name]), str(reads), gain, f"  {words}"])
+    width = max((len(row[-1]) for row in rows), default=0)
+    heads = ["rung", "time", "reads", "next", "  held back by".ljust(width)]
+    return table(heads, [[*row[:-1], row[-1].ljust(width)] for row in rows])
+
+
+# The cells (row, k) of each tile that a thread t loads, and the elements (sample, neuron) that it sums.
+Cells = Callable[[int], list[tuple[int, int]]]
+LOADS: dict[str, tuple[Cells, Cells]] = {
+    "tiles_2d": (
+        lambda t: [(t // 8 + 32 * part, t % 8) for part in range(4)],
+        lambda t: [(t // 16 + 16 * m, t % 16 + 16 * n) for m, n in np.ndindex(8, 8)],
+    ),
+    "vectorised": (
+        lambda t: [(t // 2, t % 2 * 4 + k) for k in range(4)],
+        lambda t: [(t // 16 * 4 + m // 4 * 64 + m % 4, t % 16 * 4 + n // 4 * 64 + n % 4) for m, n in np.ndindex(8, 8)],
+    ),
+}
+THREAD = 37
+
+
+def plot_loads_and_sums(name: str) -> Described:
+    """Draw which cells of a tile a thread and its warp load, and which elements of a block's 128 × 128 they sum."""
+    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 4))
+    said = []
+    titles = "loaded of each tile", "sums of the block"
+    for axes, cells, columns, title in zip((left, right), LOADS[name], (8, 128), titles, strict=True):
+        image = np.ones((128, columns, 3))
+        for threads_, colour in ((range(32), (0.62, 0.79, 0.88)), ((THREAD % 32,), (0.85, 0.33, 0.05))):
+            for lane in threads_:
+                for row, column in cells(THREAD // 32 * 32 + lane):
+                    image[row, column] = colour
+        axes.imshow(
+            image, interpolation="nearest", aspect="auto" if columns == 8 else "equal", extent=(0, columns, 128, 0)
+        )
+        axes.set_title(title, fontsize=10)
+        axes.set(xlabel="k" if columns == 8 else "neuron", xticks=range(0, columns + 1, max(4, columns // 8)))
+        axes.set_yticks(range(0, 129, 16))
+        rows, places = ([*dict.fromkeys(each)] for each in zip(*cells(THREAD), strict=True))
+        said.append(f"{title}: rows {_listed(rows)}, columns {_listed(places)}")
+    left.set_ylabel("row of the tile: sample, or neuron")
+    figure.suptitle(f"orange: thread {THREAD}; blue: the other threads of its warp", fontsize=10)
+    return Described(figure, f"{name}, thread {THREAD} of 256. {'; '.join(said)}.")
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 # ---- room on a multiprocessor

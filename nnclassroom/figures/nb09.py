@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
@@ -16,6 +17,7 @@ __all__ = [
     "plot_courses",
     "plot_curvatures",
     "plot_images",
+    "plot_map",
     "plot_means",
     "plot_schedules",
     "plot_search",
@@ -40,6 +42,29 @@ def plot_curvatures(curvatures: np.ndarray, title: str = "") -> Described:
     axes.grid(alpha=0.3)
     words = f"{title}. {len(positive)} curvatures, on a logarithmic axis: {positive[0]:.3g}, {positive[1]:.3g}, "
     return Described(figure, words + f"then falling to {positive[-1]:.1g}.")
+
+
+def plot_map(rate: np.ndarray, momentum: np.ndarray, steps: np.ndarray, most: int, title: str = "") -> Described:
+    """Plot the steps for each learning rate and momentum, arrays (momenta, rates); white from `most` on.
+
+    A red ring marks the fewest.
+    """
+    figure = Figure(figsize=(6.5, 3.6), layout="constrained")
+    axes = figure.subplots()
+    shown = np.ma.masked_greater_equal(steps, most)
+    mesh = axes.pcolormesh(rate, momentum, shown, norm=LogNorm(), cmap="viridis_r", shading="nearest")
+    bar = figure.colorbar(mesh, label="steps", ticks=LogLocator(subs=(1, 2, 5)))
+    plain_numbers(bar.ax.yaxis)
+    best = np.unravel_index(np.argmin(steps), steps.shape)
+    axes.plot(rate[best], momentum[best], "o", markersize=12, fillstyle="none", color="tab:red")
+    axes.set(xlabel="learning rate η", ylabel="momentum μ", title=title)
+    alone = int(np.argmin(steps[0]))
+    words = (
+        f"{title}. A ridge of few steps: the fewest, {steps[best]:.0f}, at η = {rate[best]:.3f}, "
+        f"μ = {momentum[best]:.2f}. "
+    )
+    words += f"With μ = {momentum[0, 0]:g} the fewest are {steps[0, alone]:.0f}, at η = "
+    return Described(figure, words + f"{rate[0, alone]:.3f}.")
 
 
 def plot_sizes(sizes: np.ndarray, title: str = "") -> Described:

@@ -1,4 +1,4 @@
-"""Figures and texts of notebook 12 on exchanges: letters, the ring, timelines, recorded times."""
+"""Figures and texts of notebooks 12 and 12b on exchanges: letters, the ring, timelines, recorded times."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,12 +16,10 @@ from nnclassroom.figures.described import Described, WordedFigure
 from nnclassroom.formats import duration
 from nnclassroom.recorded_words import in_words
 from nncourse.errors import CourseError
-from nncourse.parallel.asynchronous import ANSWER
 from nncourse.parallel.simulation import ExchangeError, Message, SimulatedGroup, count, fit_link, simulate
 from nncourse.parallel.timeline import WORK, Span, idle_share
 
 __all__ = [
-    "ages_of_parts",
     "letters",
     "plot_gantt",
     "plot_lines",
@@ -46,21 +44,6 @@ def letters(messages: Sequence[Message]) -> str:
         when = f"leaves at {message.begin:g} s, is there at {message.arrival:g} s"
         lines.append(f"rank {message.source} → rank {message.to}: {count(message.values.size)}, {when}")
     return "\n".join(lines)
-
-
-def ages_of_parts(messages: Sequence[Message], servers: int) -> list[int]:
-    """For each fetch of a worker of Downpour: how many updates the newest part has seen more than the oldest.
-
-    The first `servers` members are servers; the last number but one of an answer is its part's version.
-    """
-    versions: dict[tuple[int, int], list[int]] = {}  # by worker and server, one fetch after the other
-    for message in sorted((each for each in messages if each.tag == ANSWER), key=lambda each: each.begin):
-        versions.setdefault((message.to, message.source), []).append(int(message.values[-2]))
-    ages = []
-    for worker in sorted({worker for worker, _ in versions}):
-        fetches = zip(*(versions[worker, server] for server in range(servers)), strict=False)
-        ages += [max(parts) - min(parts) for parts in fetches]
-    return ages
 
 
 # ---- a layer whose filters are split
@@ -122,20 +105,24 @@ class RingState(NamedTuple):
     sent: range
 
     def due(self, step: int) -> bool:
-        """Whether the chunks that it sends in this step, from 0 on, hold as many ranks as they should."""
+        """Whether the chunks that it sends in this step of a whole ring, from 0, hold as many ranks as they should."""
         there = self.counts[self.sent.start : self.sent.stop]
         return bool((there <= 1).all() and (there.sum(axis=1) == min(step + 1, len(self.counts))).all())
 
 
-def ring_states(kernel: Callable[..., Any], size: int) -> tuple[list[list[RingState]], int, str]:
+def ring_states(kernel: Callable[..., Any], size: int, name: str) -> tuple[list[list[RingState]], int, str]:
     """For each rank its state before each message and at the end; how many ranks further it sends; what ended it.
 
-    A chunk is one number, which is a power of `base` for each rank: so a sum shows which ranks contributed.
+    A chunk is one number, which is a power of `base` for each rank: so a sum shows which ranks contributed. In
+    all_gather, by its `name`, a rank begins with its whole chunk, and zeros.
     """
     base, watched = 2 ** (24 // size), {}
 
     def part(group: SimulatedGroup) -> None:
         vector = np.full(size, base**group.rank, np.float32)
+        if name == "all_gather":
+            vector[:] = 0
+            vector[(group.rank + 1) % size] = sum(base**rank for rank in range(size))
         watched[group.rank] = _Watched(group, vector)
         kernel(watched[group.rank], vector)
 
@@ -162,14 +149,16 @@ def ring_states(kernel: Callable[..., Any], size: int) -> tuple[list[list[RingSt
 
 
 def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: str = "") -> Described:
-    """Draw the steps of a ring, by default the course's: for each rank its chunks and which ranks contributed.
+    """Draw the steps of a ring or of one of its halves, by default the course's ring: which ranks are in which chunks.
 
     Of an exercise's answer your attempt is drawn, right or wrong.
     """
     if not 2 <= size <= MOST_RANKS:
         raise CourseError(f"expected from 2 to {MOST_RANKS} ranks for the picture of a ring; got {size}")
     kernel = getattr(kernel, "attempt", kernel) or find("all_reduce")["ring"]
-    states, way, ended = ring_states(kernel, size)
+    name = getattr(getattr(kernel, "operation", None), "name", "all_reduce")
+    first = size - 1 if name == "all_gather" else 0  # of the steps of a whole ring
+    states, way, ended = ring_states(kernel, size, name)
     steps = max(map(len, states))
     states = [each + [each[-1]] * (steps - len(each)) for each in states]
     rows = 2 if steps > 5 else 1
@@ -177,19 +166,20 @@ def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: st
     figure = Figure(figsize=(10.0, 0.75 + rows * (0.55 + 0.33 * size)), dpi=100)
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     figure.subplots_adjust(left=0.07, right=0.99, top=0.84, bottom=0.1, hspace=0.42, wspace=0.08)
-    done = not ended and all((each[-1].counts == 1).all() for each in states)
+    own = [[(rank + 1) % size] if name == "reduce_scatter" else range(size) for rank in range(size)]
+    done = not ended and all((each[-1].counts[own[rank]] == 1).all() for rank, each in enumerate(states))
     figure.suptitle(title or ("" if done else "This ring is wrong"), fontsize=11)
     for step, axes in enumerate(places):
         axes.set_axis_off()
         if step >= steps:
             continue
-        name = "start" if step == 0 else f"after step {step}"
-        end = f"{name}: done" if done else f"{name}: not done"
-        axes.set_title(name if step < steps - 1 else end, fontsize=9)
+        when = "start" if step == 0 else f"after step {step}"
+        end = f"{when}: done" if done else f"{when}: not done"
+        axes.set_title(when if step < steps - 1 else end, fontsize=9)
         for rank in range(size):
             state = states[rank][step]
             for chunk, counts in enumerate(state.counts):
-                frame = ("-" if state.due(step) else "--") if chunk in state.sent else ""
+                frame = ("-" if state.due(first + step) else "--") if chunk in state.sent else ""
                 _chunk(axes, chunk, rank, counts, frame)
             if step % columns == 0:
                 axes.text(-0.2, rank + 0.5, f"rank {rank}", ha="right", va="center", fontsize=9, color=INK)
@@ -199,7 +189,7 @@ def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: st
     if not done:
         note += "; dashed: not what is due"
     figure.text(0.5, 0.02, note, ha="center", fontsize=9, color=INK)
-    return Described(figure, " ".join([*_told(states, size), *([f"Then: {ended}."] if ended else [])]))
+    return Described(figure, " ".join([*_told(states, size, first), *([f"Then: {ended}."] if ended else [])]))
 
 
 def _chunk(axes: Any, column: int, row: int, counts: np.ndarray, frame: str) -> None:
@@ -216,14 +206,14 @@ def _chunk(axes: Any, column: int, row: int, counts: np.ndarray, frame: str) -> 
     axes.text(column + 0.5, row + 0.5, shown, ha="center", va="center", fontsize=small, color=ink)
 
 
-def _told(states: Sequence[Sequence[RingState]], size: int) -> Iterator[str]:
+def _told(states: Sequence[Sequence[RingState]], size: int, first: int) -> Iterator[str]:
     yield f"A ring of {size} ranks with {size} chunks each."
     for step in range(len(states[0]) - 1):
         now = [each[step] for each in states]
         sends = [f"rank {rank} {_named(state.sent)}" for rank, state in enumerate(now)]
         whole = sum(int((each[step + 1].counts == 1).all(axis=1).sum()) for each in states)
         yield f"In step {step + 1} are sent: {', '.join(sends)}; then {whole} of {size * size} chunks are whole."
-        if late := [str(rank) for rank, state in enumerate(now) if not state.due(step)]:
+        if late := [str(rank) for rank, state in enumerate(now) if not state.due(first + step)]:
             yield f"Not what is due is sent by: rank {', '.join(late)}."
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nnclassroom.figures import overheads, recorded
 from nnclassroom.figures.common import Lines, figure_with_axes, line_style, plain_numbers, row_of_axes
 from nnclassroom.figures.described import Described
 from nnclassroom.formats import duration
@@ -28,11 +29,11 @@ __all__ = [
     "GRADIENT",
     "example_joules",
     "example_power",
+    "exchanges",
     "fit_steps",
     "link_in_words",
     "measure_all_reduce",
     "measure_messages",
-    "measure_shares",
     "measure_steps",
     "medians",
     "own_energy",
@@ -40,7 +41,6 @@ __all__ = [
     "plot_messages",
     "plot_power",
     "plot_runs",
-    "plot_shares",
     "plot_steps",
     "why_no_processes",
 ]
@@ -116,16 +116,6 @@ def measure_all_reduce(size: int, processes: int = 2) -> float:
     return min(together(scaling.all_reduces, processes, size=size)[0])
 
 
-def measure_shares(batch: int, tried: Sequence[float], **options: Any) -> dict[str, Any] | None:
-    """Steps of two unequal devices with several shares: scaling.shares(). Without MPI None, and a printed line."""
-    if why := why_no_processes():
-        print(f"not measured: {why}")
-        return None
-    answers = together(scaling.shares, 2, batch=batch, tried=list(tried), **options)
-    times = {float(share): seconds for share, seconds in answers[0]["times"].items()}
-    return answers[0] | {"times": times, "what": [answer["what"] for answer in answers]}
-
-
 def _numbered(found: Mapping[str, list[float]]) -> Runs:
     return {int(size): seconds for size, seconds in found.items()}
 
@@ -138,6 +128,27 @@ def fit_steps(runs: Runs) -> Link:
     """Fit seconds of a step = `latency` + rows / `bandwidth`, to the shortest: its fixed cost, and rows per second."""
     shortest = {size: min(seconds) for size, seconds in runs.items()}
     return fit_link(list(shortest), list(shortest.values()))
+
+
+def exchanges(step: Link, link: Link) -> dict[tuple[str, int], tuple[Link, Link]]:
+    """Steps of 784-192-10 and the links they are exchanged over: yours, and recorded ones of GPUs if there are any.
+
+    Keys: words, and a number of devices. A step's `latency` is its fixed part, its `bandwidth` rows per second.
+    """
+    found = {("your processes", 2): (step, link)}
+    steps, records = recorded.shared_steps(), (overheads.recorded("all_reduce") or {"records": []})["records"]
+    if steps and records:
+        count = max(steps)
+        reduced = {
+            4 * each["n"]: each["seconds"]
+            for each in records
+            if (each["devices"], each["contender"]) == (count, "peer memory, in a graph")
+        }
+        whole = fit_link(list(reduced), list(reduced.values()))  # (12c): 2 (K − 1) messages of a K-th of the bytes
+        messages = 2 * (count - 1)
+        between = Link(whole.latency / messages, whole.bandwidth * messages / count)
+        found["recorded GPUs", count] = fit_link(list(steps[1]), list(steps[1].values())), between
+    return found
 
 
 def own_energy(work: Callable[[], object], least: float = energy.LEAST) -> list[str]:
@@ -284,28 +295,3 @@ def plot_lines(lines: Lines, xlabel: str, ylabel: str, title: str = "", simulate
     axes.legend(frameon=False, fontsize=9)
     over = f"{'Simulated. ' * simulated}{title + ': ' if title else ''}{ylabel} over {xlabel}"
     return Described(figure, f"{over}. {'; '.join(said)}.")
-
-
-def plot_shares(
-    found: Mapping[str, Any], predicted: Callable[[float], float], best: float, title: str = ""
-) -> Described:
-    """Plot the time of a step over the slower device's share: measured, predicted, and by the fast device alone."""
-    figure, axes = figure_with_axes(title, 7.5, 3.8)
-    tried = sorted(found["times"])
-    for share in tried:
-        axes.plot([share] * len(found["times"][share]), np.array(found["times"][share]) * 1e3, ".", color="0.6")
-    middle = [statistics.median(found["times"][share]) * 1e3 for share in tried]
-    axes.plot(tried, middle, "o-", color="tab:blue", label="measured, median")
-    fine = np.linspace(0, max(tried), 200)
-    axes.plot(
-        fine, [predicted(share) * 1e3 for share in fine], "--", color="tab:orange", label="predicted, no exchange"
-    )
-    alone = statistics.median(found["alone"]) * 1e3
-    axes.axhline(alone, color="tab:green", linestyle=":", label="the fast device alone")
-    axes.axvline(best, color="0.5", linewidth=1)
-    axes.set(xlabel="share of the slower device", ylabel="time of a step, ms", ylim=(0, None))
-    axes.annotate(f"1/(K f + 1) = {best:.2f}", (best, 0.03), xycoords=("data", "axes fraction"), fontsize=9,
-                  xytext=(4, 0), textcoords="offset points")  # fmt: skip
-    axes.legend(frameon=False, fontsize=9)
-    measured = ", ".join(f"{time:.3g} ms at {share:g}" for share, time in zip(tried, middle, strict=True))
-    return Described(figure, f"A step over the slower device's share: {measured}; the fast one alone {alone:.3g} ms.")

@@ -56,15 +56,15 @@ def plot_by_layer(lines: Mapping[str, Sequence[float]], ylabel: str, title: str 
 def plot_block() -> Described:
     """Draw a block of a ResNet twice: with the paths of the activations upwards, and of the gradient downwards."""
     figure = Figure(figsize=(7.6, 4.6), dpi=100)
-    for place, (upwards, title) in enumerate(((True, "forward"), (False, "on the way back"))):
+    for place, (upwards, title) in enumerate(((True, "forward"), (False, "backward"))):
         axes = figure.add_axes((0.5 * place, 0, 0.5, 0.94))
         axes.set_title(title, fontsize=11)
         _block(axes, upwards)
         axes.set(xlim=(0, 5), ylim=(-0.4, 7.2))
         axes.set_axis_off()
     words = (
-        "A block: two convolutions with batch normalisation behind each, and beside them a shortcut. Forward, A goes "
-        "up through both, and what comes out of both is added; then ReLU. On the way back the gradient goes through "
+        "A block: two convolutions with batch normalisation after each, and beside them a shortcut. Forward, A goes "
+        "up through both, and what comes out of both is added; then ReLU. Backward, the gradient goes through "
         "ReLU, then, as it is, down both ways, and where they meet below it is added."
     )
     return Described(figure, words)
@@ -87,7 +87,7 @@ def _block(axes: Axes, upwards: bool) -> None:
     ends = ((right - 0.6, 5.32), (2.24, 5.32)) if upwards else ((right - 0.6, 0.45), (1.99, 0.45))
     draw_arrow(axes, *ends, colour, **ARROW)
     axes.text(right + 0.12, 2.9, "shortcut", rotation=90, va="center", color=INK, fontsize=10)
-    below, above = ("A", "max(0, F(A) + A)") if upwards else ("D through F, plus D", "G;  behind ReLU: D")
+    below, above = ("A", "max(0, F(A) + A)") if upwards else ("D through F, plus D", "G;  after ReLU: D")
     axes.text(1.8, 0.0, below, ha="right", va="center", fontsize=10, color=INK)
     axes.text(2.15, 6.9, above, ha="left", va="center", fontsize=10, color=INK)
 

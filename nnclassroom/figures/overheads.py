@@ -359,7 +359,8 @@ MEASURES: dict[str, Callable[[], Any]] = {"limits": functools.partial(devices.li
     part.__name__: part
     for part in (chip, launch, transfers, lie, step, moving, batches, sums, weight_gradients, counting)
 }
-WAITS: dict[str, Callable[[], Any]] = {part.__name__: part for part in (waits.in_flight, waits.orders)}
+OF_WAITS = waits.in_flight, waits.latencies, waits.orders, waits.tiles, waits.lost_barrier
+WAITS: dict[str, Callable[[], Any]] = {part.__name__: part for part in OF_WAITS}
 FILES = {"overheads": MEASURES, "waits": WAITS}  # of benchmarks/results
 
 

@@ -61,9 +61,13 @@ OF_A_TEXT = "text"  # the name of a kernel that is built from its text
 
 @dataclass(frozen=True)
 class Picture:
-    """The result of show(): the accesses and their figure. A notebook displays both; print() gives the table."""
+    """The result of show(): the accesses and their figure. A notebook displays both; print() gives the table.
+
+    plain: without sectors, and without the counts of accesses.
+    """
 
     accesses: Accesses
+    plain: bool = False
 
     @cached_property
     def figure(self) -> WordedFigure:
@@ -71,17 +75,21 @@ class Picture:
 
     def plot(self, block: int | None = None) -> WordedFigure:
         """The figure; with `block`, only that block's accesses, coloured by thread."""
-        return plot_accesses(self.accesses, block)
+        return plot_accesses(self.accesses, block, self.plain)
 
     def __str__(self) -> str:
-        return table(self.accesses)
+        return table(self.accesses, self.plain)
 
     __repr__ = __str__
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        display(self.figure, self.accesses)
+        display(self.figure)
+        if self.plain:
+            print(self)
+        else:
+            display(self.accesses)
 
 
 def show(
@@ -90,13 +98,15 @@ def show(
     block: int | tuple[int, ...] | None = None,
     grid: int | tuple[int | str, ...] | None = None,
     seed: int = 0,
+    plain: bool = False,
     **sizes: int,
 ) -> Picture:
     """The picture of a CUDA kernel on random data. `kernel` is a kernel of the operation, its name, or a CUDA text.
 
-    `block` (threads per block) and `grid` are the kernel's own unless given; `seed` chooses the data. `sizes` sets
-    sizes of the contract by letter, and constants that the text `#define`s, such as TILE=4. Raises CourseError for
-    anything unknown. Where your wrong attempt does not run to its end, one line says so, and the course's is shown.
+    `block` (threads per block) and `grid` are the kernel's own unless given; `seed` chooses the data; `plain` leaves
+    out what is about speed. `sizes` sets sizes of the contract by letter, and constants that the text `#define`s, such
+    as TILE=4. Raises CourseError for anything unknown. Where your wrong attempt does not run to its end, one line says
+    so, and the course's is shown.
 
     A notebook shows the value of a cell's last line only. A call that is a line of its own is shown wherever it stands.
     """
@@ -120,13 +130,13 @@ def show(
         return accesses(replace(_with_constants(kernel, constants), plans={}, **launch), *flat)
 
     try:
-        shown = Picture(seen(chosen))
+        shown = Picture(seen(chosen), plain)
     except CourseError as error:
         if chosen.whose != "yours, wrong":
             raise
         said = str(error).splitlines()[0]
         print(f"Your {operation.name} ({chosen.name}) cannot be shown, so here is the course's: {said}")
-        shown = Picture(seen(_kernel(operation, chosen.name if chosen.name in operation.kernels else "naive")))
+        shown = Picture(seen(_kernel(operation, chosen.name if chosen.name in operation.kernels else "naive")), plain)
     if running_ipython() and _is_dropped(sys._getframe(1)):
         shown._ipython_display_()
     return shown
@@ -195,17 +205,20 @@ class Panel:
     array: str = ""  # its name; "" for the threads
 
 
-def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
+def plot_accesses(accesses: Accesses, block: int | None = None, plain: bool = False) -> WordedFigure:
     """Draw which thread reads and writes which element. Colours are blocks or, with `block`, the threads of that block.
 
     There is a panel for the threads, for each array as read and as written, and for the shared memory of one block. A
     number in a cell is the only thread that accesses it; 8× means 8 accesses by several threads. Out-of-bounds accesses
-    are red. Raises CourseError for a block that is not in the grid.
+    are red. With `plain`, what a warp asks for at once is not marked. Raises CourseError for a block not in the grid.
     """
     trace = accesses.trace
     if block is not None and not 0 <= block < prod(trace.grid):
         raise CourseError(f"expected a block from 0 to {prod(trace.grid) - 1}, got {block}")
     panels = _panels(accesses, block)
+    if plain:
+        unmarked = ([cell._replace(request=False) for cell in panel.cells] for panel in panels)
+        panels = [replace(panel, words="", cells=cells) for panel, cells in zip(panels, unmarked, strict=True)]
     for inches in CELL_INCHES:
         places, height = _layout(panels, inches)
         if height <= TALLEST and places:
@@ -225,8 +238,10 @@ def plot_accesses(accesses: Accesses, block: int | None = None) -> WordedFigure:
         _draw(figure.add_axes(frame), panel, inches)
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 0.22 / height)}
     figure.legend(handles=handles, **place, ncols=across, frameon=False, fontsize=8)
-    words = "In a cell: 5 is the one thread that touches it, by its number in the block; 8× are 8 accesses by several."
-    figure.text(0.1 / WIDTH, 0.1 / height, words, fontsize=8, color="0.25")
+    words = "In a cell: the thread that touches it, by its number in the block"
+    if any("×" in cell.text for panel in panels for cell in panel.cells):
+        words += "; 8× are 8 accesses by several"
+    figure.text(0.1 / WIDTH, 0.1 / height, f"{words}.", fontsize=8, color="0.25")
     return figure
 
 

@@ -1,6 +1,7 @@
 """Recorded results of GPUs and of several devices, as text with machine and date; one line if there are none.
 
 training_on_cpu()     results/devices_cpu.json, by `python -m benchmarks.devices_cpu`
+exchange_on_gpus()    results/data_parallel.json, by `python -m benchmarks.data_parallel`: the exchange's share
 devices()             results/devices_gpu.json, by `python -m benchmarks.devices_gpu`: ResNet-34 on one GPU and several
 small_networks()      results/cpu.json and gpu.json, by `python -m benchmarks.cpu` and `benchmarks.gpu`
 networks("dense")     results/networks-*.json, by `python -m benchmarks.networks`: dense networks on a GPU, or "images"
@@ -9,6 +10,7 @@ credit_card()         results/gpu.json: 300 epochs of the credit-card data
 launching()           results/recorded.json, by `python -m benchmarks.recorded`: steps launched from Python and recorded
 convolutions()        results/gpu.json: those of ResNet-34 by the course's kernels, by cuDNN and by PyTorch
 step()                results/resnet.json: a training step of ResNet-34 beside PyTorch's, and where the time goes
+gradient()            results/resnet.json: how far its gradient is from PyTorch's
 experiment()          results/experiment, by `python -m benchmarks.experiment`: accuracies of long runs of ResNet-34
 tensor_cores()        results/tensor_cores-*.json, by `python -m benchmarks.tensor_cores`: products of fewer bits
 
@@ -59,6 +61,29 @@ def training_on_cpu() -> str:
     return "\n".join([table(heads, lines), about, overheads.recorded_where("devices_cpu")])
 
 
+def shared_steps() -> dict[int, dict[int, float]]:
+    """Seconds of a recorded step of 784-192-10: number of GPUs -> rows of each -> seconds. One GPU is one of graphs."""
+    steps: dict[int, dict[int, float]] = {}
+    for each in (overheads.recorded("data_parallel") or {"records": []})["records"]:
+        if each["contender"] != "one_kernel":
+            steps.setdefault(each["devices"], {})[each["batch"] // each["devices"]] = each["seconds_a_step"]
+    return steps
+
+
+def exchange_on_gpus() -> str:
+    """What a step takes longer on the most GPUs than on one with the rows of each: the share of the exchange."""
+    if not (steps := shared_steps()):
+        return not_recorded("python -m benchmarks.data_parallel")
+    count = max(steps)
+    lines = []
+    for rows, together in sorted(steps[count].items()):
+        if alone := steps[1].get(rows):
+            times = [duration(seconds) for seconds in (alone, together)]
+            lines.append([f"{rows:9,}", *times, f"{1 - alone / together:.1%}"])
+    heads = ["rows each", "1 GPU", f"{count} GPUs", "share of the exchange"]
+    return f"784-192-10\n{table(heads, lines)}\n{overheads.recorded_where('data_parallel')}"
+
+
 def small_networks() -> str:
     """Microseconds a step of small networks: NumPy on one core; on a GPU kernel by kernel, and in one kernel."""
     cpu, gpu = overheads.recorded("cpu"), overheads.table("epochs")
@@ -77,8 +102,8 @@ def small_networks() -> str:
     return "\n".join([table(heads, lines), *where])
 
 
-def networks(kind: str) -> str:
-    """Training steps of networks beside PyTorch and JAX: of the "dense" ones, or of those for "images".
+def networks(kind: str, only: Sequence[int] = ()) -> str:
+    """Training steps of networks beside PyTorch and JAX: of the "dense" ones, or of those for "images"; or a few rows.
 
     On the GPU of gpu.json; on another one if they were not recorded there.
     """
@@ -87,6 +112,7 @@ def networks(kind: str) -> str:
     for name, found in sorted(results.items(), key=lambda item: item[1]["machine"] != usual):
         listed = [row for row in found["rows"] if "seed" not in row]
         rows = [row for row in listed if row["layers"].startswith("image") == images]
+        rows = [row for row in rows if not only or row["row"] in only]
         if found["device"] == "gpu" and rows:
             names, over = timing.names_of(rows), timing.reference(rows, "gpu")
             about = f"training by train() ({overheads.recorded_where(name)})"
@@ -253,6 +279,15 @@ def step() -> str:
     return f"{text}\n\n{table(heads, lines)}"
 
 
+def gradient() -> str:
+    """How far the gradient of ResNet-34 is from PyTorch's, for the same weights and images."""
+    found = overheads.recorded("resnet")
+    if not found or "difference" not in found:
+        return not_recorded("python -m benchmarks.resnet")
+    apart = f"with the same weights the two gradients differ by {found['difference']:.0e} of their norm"
+    return f"float32, {found['batch']} images: {apart} ({overheads.recorded_where('resnet')})"
+
+
 def tensor_cores() -> str:
     """TFLOP/s and errors of products with factors of fewer bits, by size, and ResNet-34's steps: for each GPU."""
     texts = []
@@ -283,7 +318,10 @@ def _ms(seconds: float) -> str:
 
 
 def devices() -> str:
-    """Images a second and joules of one GPU (the mean over single GPUs) and of several; ratios over the same GPUs."""
+    """Images a second and joules of one GPU (the mean over single GPUs) and of several; ratios over the same GPUs.
+
+    "alone" are the joules of the same GPUs one by one, their mean.
+    """
     found = overheads.recorded("devices_gpu")
     if not found:
         return not_recorded("python -m benchmarks.devices_gpu")
@@ -291,9 +329,12 @@ def devices() -> str:
     for library in dict.fromkeys(each["library"] for each in found["scaling"]):
         mine = [each for each in found["scaling"] if each["library"] == library]
         alone = [each for each in mine if len(each["devices"]) == 1]
-        rows.append(_devices_row(library, 1, _mean(alone)))
-        rows += [_devices_row(library, len(each["devices"]), each) for each in mine if len(each["devices"]) > 1]
-    heads = ["", "images/s", "speedup", "efficiency", "J an epoch", "energy", "EDP"]
+        rows.append(_devices_row(library, 1, _mean(alone), _mean(alone)))
+        for each in mine:
+            if len(each["devices"]) > 1:
+                same = [one for one in alone if one["devices"][0] in each["devices"]]
+                rows.append(_devices_row(library, len(each["devices"]), each, _mean(same)))
+    heads = ["", "images/s", "speedup", "efficiency", "J an epoch", "alone", "energy", "EDP"]
     about = f"ResNet-{found['setting']['depth']}, {found['setting']['batch']} images a GPU, float32"
     notes = [f"{what} was not run: {why}" for what, why in found["left_out"].items()]
     notes += [in_words(each) for each in found["not_measured"]]
@@ -307,12 +348,18 @@ def _mean(records: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {name: sum(each[name] for each in records) / len(records) for name in common}
 
 
-def _devices_row(library: str, count: int, each: dict[str, Any]) -> list[str]:
-    joules = f"{each['joules']:,.0f}" if "joules" in each else "–"
+def _devices_row(library: str, count: int, each: dict[str, Any], alone: dict[str, Any]) -> list[str]:
+    joules = [f"{some['joules']:,.0f}" if "joules" in some else "–" for some in (each, alone)]
     ratios = [f"{each[key]:.2f}" if key in each else "–" for key in ("joules_over_alone", "edp_over_alone")]
     name = f"{library}, {count} GPU{'s' * (count > 1)}"
     speed = [f"{each['images_a_second']:,.0f}", f"{each['over_alone']:.2f}", f"{each['efficiency']:.3f}"]
-    return [name, *speed, joules, *ratios]
+    return [name, *speed, *joules, *ratios]
+
+
+def _range(shares: Sequence[float]) -> str:
+    """The smallest and the largest of some runs, or the only one."""
+    low, high = min(shares), max(shares)
+    return f"{low:.1%} to {high:.1%}" if len(shares) > 1 else f"{low:.1%}"
 
 
 def experiment() -> str:
@@ -326,12 +373,12 @@ def experiment() -> str:
         return not_recorded("python -m benchmarks.experiment")
     lines = []
     for (epochs, count, batch), some in sorted(kinds.items()):
-        early = [run["accuracies"][: epochs // 5][-1] for run in some]
+        early = [run["accuracies"][: epochs // 10][-1] for run in some]
         seconds = statistics.median(statistics.median(run["seconds"]["train"]) for run in some)
-        means = [f"{statistics.mean(each):.1%}" for each in (early, [run["accuracy"] for run in some])]
+        means = [_range(each) for each in (early, [run["accuracy"] for run in some])]
         name = f"{count} GPU{'s' * (count > 1)}, {batch // count} images each"
         lines.append([name, str(batch), str(epochs), str(len(some)), f"{seconds:.2f} s", *means])
     machines = dict.fromkeys(run["machine"].split(",")[0] for some in kinds.values() for run in some)
     days = [run["date"][:10] for some in kinds.values() for run in some]
-    heads = ["ResNet-34", "batch", "epochs", "runs", "an epoch", "right after a fifth", "at the end"]
+    heads = ["ResNet-34", "batch", "epochs", "runs", "an epoch", "right after a tenth", "at the end"]
     return f"{table(heads, lines)}\nrecorded, {', '.join(machines)}, {max(days)}"

@@ -25,6 +25,7 @@ COUNTED: dict[str, tuple[int, bool | None, bool]] = {
     "reads by a thread": (READ, False, True),
     "shared reads": (READ, True, False),
     "shared reads by a thread": (READ, True, True),
+    "all shared reads": (READ, True, False),
     "shared writes": (WRITE, True, False),
     "atomics": (ATOMIC, False, False),
     "shared atomics": (ATOMIC, True, False),

@@ -55,15 +55,16 @@ BEYOND_ONE_BLOCK = {
     "infinite": ("infinite", "some infinite"),
     "nan": ("some NaN",),
 }
-# Of the drawn sizes, at the second time. Products of two numbers times 1e-20 are below all float32 numbers.
-MAGNITUDES = {"huge": 1e6, "tiny": 1e-6, "vanishing": 1e-20}
+# Of the drawn sizes, at the second time. Products of two numbers of 1e-15 are numbers still: far smaller ones
+# a GPU would take for 0, and what is divided by a small ε is large again.
+MAGNITUDES = {"huge": 1e6, "tiny": 1e-6, "vanishing": 1e-15}
 NOT_FINITE = {"infinite", "minus infinite", "some infinite", "alone", "minus alone", *KINDS["nan"]}
 VALUES = {  # the words for each kind
     "random": "random values",
     "eighths": "random values",
     "huge": "huge values",
     "tiny": "tiny values",
-    "vanishing": "values around 1e-20",
+    "vanishing": "values around 1e-15",
     "positive": "positive values",
     "zeros": "zeros only",
     "zeros among others": "zeros among the values",

@@ -64,6 +64,7 @@ PHRASES = {
     "another argument": "{instead} is returned instead: return {order}",
     "another in list": "its place in the list holds a different array: change {name} itself, as k.sgd_update does",
     "to wrong values": "{name} is changed in place, but to wrong values{sign}: ",
+    "inner sizes": "@: the inner sizes of a product must be equal; got {left} and {right}",
     "sign": " (sign?)",
     "right": "; your {names} is right",
     "all right": "; your {names} are right",
@@ -121,6 +122,8 @@ BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
     "shared reads": "what another thread has put into shared memory is read {got:,} times: expected at least {limit:,}",
     "shared reads by a thread": "one thread reads {got:,} numbers that others have put into shared memory: expected at "
     "most {limit:,}; a tree needs one in each round",
+    "all shared reads": "shared memory is read {got:,} times: expected at most {limit:,}; copy a number to a register, "
+    "and use it there in several products",
     "shared writes": "shared memory is written {got:,} times: expected at most {limit:,}; add up in each warp "
     "by shuffles, and write once per warp",
     "atomics": "{got:,} atomic additions to {of} wait for one another: expected at most {limit:,}; let each block "
@@ -278,6 +281,12 @@ def _hint(facts: Mapping[str, Any]) -> str:
     return "".join(HINTS[name] for name in facts.get("hints", ()))
 
 
+def _shortened(text: str) -> str:
+    """What an exception says, without NumPy's signature of @."""
+    sizes = re.search(r"^matmul: .*\(size (\d+) is different from (\d+)\)$", text)
+    return PHRASES["inner sizes"].format(left=sizes[2], right=sizes[1]) if sizes else text
+
+
 def _how(facts: Mapping[str, Any]) -> str:
     """What is there instead of an argument that is changed in place."""
     kinds = {"listed": "another in list", "instead": "another argument", "another": "another array"}
@@ -285,7 +294,7 @@ def _how(facts: Mapping[str, Any]) -> str:
 
 
 _PHRASES: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "says": lambda facts: f": {facts['text']}" if facts.get("text") else "",
+    "says": lambda facts: f": {_shortened(facts['text'])}" if facts.get("text") else "",
     "same_bits": lambda facts: PHRASES["same bits"],
     "transposed": lambda facts: PHRASES["transposed"] if facts.get("turned") else "",
     "because": lambda facts: f"; {facts['advice']}" if facts.get("advice") else "",

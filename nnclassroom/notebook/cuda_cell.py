@@ -6,10 +6,12 @@ from typing import Any
 
 from cuda_on_cpu.source import has_empty_kernel
 from cuda_on_cpu.text import CudaSource
+from cuda_on_cpu.tokens import tokens
 from nnclassroom.arguments import Parser
 from nncourse.errors import CourseError
 from nncourse.kernels.operation import Operation
 
+BLANK = "____"  # in a cell that is partly written, what a student puts something for
 USAGE = "%%cuda OPERATION KERNEL [--block 16,16] [--tile 64,64] [--grid 1] [--over n] [--shared BYTES]"
 
 
@@ -58,8 +60,9 @@ def text_to_keep(line: str, body: str) -> str:
 
 
 def is_empty(text: str) -> bool:
-    """Whether the kernel's body contains only comments."""
-    return has_empty_kernel(CudaSource(text, ""))
+    """Whether the kernel's body contains only comments, or there is a blank left: ____."""
+    source = CudaSource(text, "")
+    return has_empty_kernel(source) or BLANK in {token.text for token in tokens(text)}
 
 
 def _sizes(text: str) -> list[int | str]:

@@ -180,6 +180,7 @@ class Engines:
         self._cluster: Any = None
         self._ranks: list[Any] = []  # ipyparallel's view of each rank
         self._folder: Any = None
+        self._anew = False  # whether they have taken the place of processes that were ended
 
     def begin(self) -> None:
         """Start the processes, and find the rank of each."""
@@ -259,8 +260,11 @@ class Engines:
             problems.append(f"rank {rank} {'waited' if failed else f'did not end within {limit:g} s'}{where}")
         if failed:
             time.sleep(0.2)  # an engine that has failed refuses cells for a moment
+        if self._anew and any("NameError" in problem for problem in problems):
+            problems[-1] += "; these processes are new: run the %%px cells above again, from the first one"
         if late:
             self.end()
+            self._anew = True
             problems[-1] += "; all processes were ended, and the next %%px cell starts new ones"
         if problems:
             raise CourseError("; ".join(problems))

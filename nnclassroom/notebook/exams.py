@@ -91,7 +91,7 @@ class Exam:
     @property
     def exercises(self) -> tuple[Exercise, ...]:
         """Its questions as exercises of one notebook."""
-        return tuple(Exercise(self.title, each.operation, each.kernel, "") for each in self.questions)
+        return tuple(Exercise(self.title, each.operation, each.kernel, ()) for each in self.questions)
 
 
 def read(path: Path) -> Exam:

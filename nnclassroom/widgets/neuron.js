@@ -58,5 +58,5 @@ function scaleOfOutputs(pen, theme, { left, top, width, height }) {
     const at = top + height * (1 - value);
     write(pen, theme, String(value), left + 22, at, { base: "middle", colour: theme.soft });
   }
-  write(pen, theme, "output a of the neuron", left + 52, top + height / 2, { align: "center", turn: -1 });
+  write(pen, theme, "output a of the neuron", left + 60, top + height / 2, { align: "center", turn: -1 });
 }

@@ -49,14 +49,14 @@ def neuron(X: np.ndarray | None = None, y: np.ndarray | None = None) -> widget.B
 
 
 def _line_of(w: np.ndarray, b: float, low: np.ndarray, high: np.ndarray) -> dict[str, Any]:
-    """Two points of the line z = 0 beyond the plane, and the arrow w if it begins on the plane; nothing if w is 0."""
+    """Two points of the line z = 0 beyond the plane, and the arrow w if the plane shows the line; nothing if w is 0."""
     if not w.any():
         return {}
     middle, length = (low + high) / 2, np.linalg.norm(high - low)
-    foot = middle - (w @ middle + b) * w / (w @ w)
+    nearest = middle - (w @ middle + b) * w / (w @ w)
     along = length * np.array([-w[1], w[0]]) / np.linalg.norm(w)
-    found: dict[str, Any] = {"line": np.array([foot - along, foot + along])}
-    if (low < foot).all() and (foot < high).all():
+    found: dict[str, Any] = {"line": np.array([nearest - along, nearest + along])}
+    if (foot := nb02.middle_of_line(w, b, low, high)) is not None:
         found |= {"foot": foot.tolist(), "tip": (foot + 0.3 * w).tolist()}
     return found
 
@@ -93,7 +93,11 @@ def effect_of_a_small_change(name: str, z: float, slope: float) -> str:
         return "here it jumps, so a small change of z may change a by 1; everywhere else it changes nothing"
     if z == 0 and name in ("relu", "leaky_relu"):
         return f"here is a kink; to the right the slope is 1, and {slope:g} is what the course takes at the kink"
-    return "a small change of z changes nothing" if slope == 0 else f"a small change of z is times {slope:.3g} in a"
+    return (
+        "a small change of z changes nothing"
+        if slope == 0
+        else f"a changes {slope:.3g} times as much as z, if z changes by little"
+    )
 
 
 def value_and_slope(name: str, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

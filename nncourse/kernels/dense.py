@@ -49,10 +49,15 @@ def _mistakes(place: tuple[int, ...], A: Array, W: Array, b: Array) -> Mistakes:
     yield "b is added to each product here, not once to their sum", sums + n_in * b
 
 
-def _reads(most: str, by_a_thread: str, batch: int, n_in: int, n_out: int) -> Budget:
-    """A and W are read at most so often, since a tile of each serves many elements of Z, and all threads fill it."""
+def _reads(most: str, by_a_thread: str, batch: int, n_in: int, n_out: int, shared: str = "") -> Budget:
+    """A and W are read at most this often, since a tile of each serves many elements of Z, and all threads fill it.
+
+    shared: the same for shared memory, if a number from there is to serve several sums.
+    """
     limits = [(Limit("reads", most, name), Limit("reads by a thread", by_a_thread, name)) for name in ("A", "W")]
-    return Budget({"batch": batch, "n_in": n_in, "n_out": n_out}, tuple(limit for pair in limits for limit in pair))
+    more = (Limit("all shared reads", shared),) if shared else ()
+    sizes = {"batch": batch, "n_in": n_in, "n_out": n_out}
+    return Budget(sizes, (*(limit for pair in limits for limit in pair), *more))
 
 
 dense_forward = Operation(
@@ -67,7 +72,8 @@ dense_forward = Operation(
         budgets={
             "tiled": _reads("batch * n_in * n_out // 8", "n_in // 4", 32, 32, 32),
             "tiles_1d": _reads("batch * n_in * n_out // 32", "n_in // 2", 64, 16, 64),
-            "tiles_2d": _reads("batch * n_in * n_out // 32", "2 * n_in", 128, 8, 128),
+            "tiles_2d": _reads("batch * n_in * n_out // 32", "2 * n_in", 128, 8, 128, "batch * n_in * n_out * 3 // 10"),
+            "vectorised": _reads("batch * n_in * n_out // 256", "n_in", 128, 8, 128, "batch * n_in * n_out // 10"),
         },
     ),
 )

@@ -30,7 +30,7 @@ from nncourse.kernels.trial import Trial
 PYTHON_DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu"}
 LISTED_FIRST = ("loops", "numpy", "numba", "cupy")  # then others for the CPU, then the rest, as registered
 PACKAGE = Path(__file__).parents[1]
-NOT_FINITE = "NaN and infinities go through as the equation says; where only they fail, that is said and does not count"
+NOT_FINITE = "an answer that is wrong for NaN or infinity alone still passes, with a note"
 
 
 @dataclass(eq=False)

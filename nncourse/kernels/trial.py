@@ -16,6 +16,7 @@ LIMIT_WORDS = {
     "reads by a thread": "at most {formula} reads of {of} by one thread",
     "shared reads": "at least {formula} reads of what another thread has put into shared memory",
     "shared reads by a thread": "at most {formula} reads by one thread of what others have put into shared memory",
+    "all shared reads": "at most {formula} reads of what other threads have put into shared memory",
     "shared writes": "at most {formula} writes to shared memory",
     "atomics": "at most {formula} atomic additions to {of}",
     "shared atomics": "at most {formula} atomic additions to shared memory",

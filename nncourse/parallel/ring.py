@@ -1,4 +1,10 @@
-"""All-reduce in a ring: a member sends to the next one only, and all members carry the same load."""
+"""All-reduce in a ring: a member sends to the next one only, and all members carry the same load.
+
+It has two halves, and ZeRO-1 updates a chunk of the parameters between them.
+
+reduce_scatter  chunk (rank + 1) % size of each member becomes the sum over all; its other chunks hold parts of sums
+all_gather      chunk (rank + 1) % size of each member goes to all others, in the place of theirs
+"""
 
 import numpy as np
 
@@ -7,21 +13,30 @@ from nncourse.group import Group
 
 
 def in_a_ring(group: Group, vector: Array) -> None:
+    reduce_scatter(group, vector)
+    all_gather(group, vector)
+
+
+def reduce_scatter(group: Group, vector: Array) -> None:
     size, rank = group.size, group.rank
     chunks = np.array_split(vector, size)  # views: changing a chunk changes the vector
-
-    def pass_on(out: np.ndarray, into: np.ndarray) -> None:
-        # to the right, from the left; if all sent first, all might wait for ever
-        if rank % 2 == 0:
-            group.send(out, (rank + 1) % size)
-        group.receive(into, (rank - 1) % size)
-        if rank % 2 == 1:
-            group.send(out, (rank + 1) % size)
-
-    for step in range(size - 1):  # reduce-scatter: a chunk goes round, and each rank adds its own
+    for step in range(size - 1):  # a chunk goes round, and each rank adds its own
         chunk = chunks[(rank - step - 1) % size]
         part = np.empty_like(chunk)
-        pass_on(chunks[(rank - step) % size], part)
+        pass_on(group, chunks[(rank - step) % size], part)
         chunk += part
-    for step in range(size - 1):  # all-gather: each finished chunk goes round
-        pass_on(chunks[(rank + 1 - step) % size], chunks[(rank - step) % size])
+
+
+def all_gather(group: Group, vector: Array) -> None:
+    size, rank = group.size, group.rank
+    chunks = np.array_split(vector, size)
+    for step in range(size - 1):  # each finished chunk goes round
+        pass_on(group, chunks[(rank + 1 - step) % size], chunks[(rank - step) % size])
+
+
+def pass_on(group: Group, out: Array, into: Array) -> None:
+    if group.rank % 2 == 0:  # if all sent first, all might wait for ever
+        group.send(out, (group.rank + 1) % group.size)
+    group.receive(into, (group.rank - 1) % group.size)
+    if group.rank % 2 == 1:
+        group.send(out, (group.rank + 1) % group.size)

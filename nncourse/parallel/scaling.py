@@ -1,6 +1,6 @@
-"""How training scales: steps, messages and shares measured on this machine's processes; and simulated devices.
+"""How training scales: steps and messages measured on this machine's processes; and simulated devices.
 
-steps, messages and shares are called in each process of a group, by together.py, and return lists and dicts.
+steps and messages are called in each process of a group, by together.py, and return lists and dicts.
 Measurements alternate, round by round, so that a busy machine slows all of them alike.
 """
 
@@ -21,7 +21,6 @@ from nncourse.model.data_parallel import Together, data_parallel_epoch
 from nncourse.model.layers import StepPosition
 from nncourse.model.network import Network, make_network
 from nncourse.model.optimizers import SGD
-from nncourse.parallel.hybrid import measured_shares, measured_step, take_device
 from nncourse.parallel.mpi import MPIGroup
 from nncourse.parallel.simulation import Link, SimulatedGroup, simulate
 
@@ -201,37 +200,6 @@ def all_reduces(world: MPIGroup, size: int, rounds: int = 50) -> list[float]:
         world.all_reduce(vector)
         found.append(time.perf_counter() - start)
     return found
-
-
-# ---- shares of two unequal devices
-
-
-def shares(world: MPIGroup, batch: int, tried: Sequence[float], rounds: int = 2, steps: int = 7) -> dict[str, Any]:
-    """A step with each of these shares for rank 0, the slower device, and the rest in equal parts for the others.
-
-    "times": the share -> seconds of each round; "alone": those of rank 1 with the whole batch, while the others sleep;
-    "f": rank 0's time for a row over rank 1's, both at work; "what": this rank's device in words.
-    """
-    group, backend, what = take_device(world)
-    network, X, Y = _problem(SIZES, batch)
-    found = measured_shares(network, X, Y, backend, group, batch)
-    times: dict[str, list[float]] = {}
-    alone: dict[str, list[float]] = {}
-    for turn in range(rounds + 1):
-        for share in tried:
-            parts = [share] + [(1 - share) / (group.size - 1)] * (group.size - 1)
-            seconds = measured_step(network, X, Y, backend, group, parts, batch, steps)
-            _note(times, share, seconds, turn)
-        word = np.zeros(1)
-        if group.rank == 1:
-            word[0] = measured_step(network, X, Y, backend, ALONE, [1.0], batch, steps)
-            for other in set(range(group.size)) - {1}:
-                group.send(word, other, DONE)
-        else:
-            group.next_sender(DONE)
-            group.receive(word, 1, DONE)
-        _note(alone, batch, float(word[0]), turn)
-    return {"times": times, "alone": alone[str(batch)], "f": found[1] / found[0], "what": what}
 
 
 # ---- many devices, simulated

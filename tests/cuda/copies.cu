@@ -33,3 +33,52 @@ extern "C" __global__ void before_and_after(const float* x, float* y, int step) 
 extern "C" __global__ void far_away(const float* x, float* y, int step) {
     y[(1LL << 40) * step] = 1.0f;
 }
+
+// Kernels whose lanes diverge in loops of `step` turns.
+extern "C" __global__ void every_second_turn(const float* x, float* y, int step) {
+    float sum = 0.0f;
+    for (int turn = 0; turn < step; turn++)
+        if ((threadIdx.x + turn) % 2) sum += x[32 * turn + threadIdx.x];
+    y[threadIdx.x] = sum;
+}
+extern "C" __global__ void continues(const float* x, float* y, int step) {
+    float sum = 0.0f;
+    for (int turn = 0; turn < step; turn++) {
+        if (turn < threadIdx.x % 4) continue;
+        sum += x[8 * turn];
+    }
+    y[threadIdx.x] = sum;
+}
+extern "C" __global__ void leaves_early(const float* x, float* y, int step) {
+    float sum = 0.0f;
+    int turn = threadIdx.x % 2;
+    while (true) {
+        if (turn >= step) break;
+        if (threadIdx.x >= 16 && turn == 2) return;
+        sum += x[8 * turn++];
+    }
+    y[threadIdx.x] = sum;
+}
+__device__ __noinline__ float at(const float* x, int i) {
+    if (i >= 0) return x[i];
+    return 0.0f;
+}
+extern "C" __global__ void calls(const float* x, float* y, int step) {
+    float sum = threadIdx.x % 2 ? at(x, 0) : at(x, 8);
+    for (int turn = 0; turn < step; turn++)
+        if ((threadIdx.x + turn) % 2) sum += at(x, 8 * turn) + at(x, 8 * turn);
+    y[threadIdx.x] = sum;
+}
+extern "C" __global__ void nested(const float* x, float* y, int step) {
+    float sum = 0.0f;
+    int row = 0, column = 0;
+    while (row < step)
+        for (; column <= threadIdx.x % 2 || (column = 0, ++row, false); column++) sum += x[8 * (2 * row + column)];
+    y[threadIdx.x] = sum;
+}
+extern "C" __global__ void spins(const float* x, float* y, int step) {
+    while (atomicExch(y + 32, 1.0f)) {}
+    y[33] += x[threadIdx.x];
+    atomicExch(y + 32, 0.0f);
+    y[threadIdx.x] = y[33];
+}

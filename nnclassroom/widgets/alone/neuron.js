@@ -17,17 +17,20 @@ const mind = answering(({ w1, w2, b, activation }, { X, y, low, high }) => {
   return [{ plane: array(plane, SIDE, SIDE), wrong: array(wrong), ...lineOf([w1, w2], b, low, high) }, words];
 });
 
-// Two points of the line z = 0 beyond the plane, and the arrow w if it begins on the plane; nothing if w is 0.
+// Two points of the line z = 0 beyond the plane, and the arrow w, from the middle of what the plane shows of it; {} if w is 0.
 function lineOf(w, b, low, high) {
   const square = w[0] ** 2 + w[1] ** 2;
   if (!square) return {};
   const middle = [0, 1].map((i) => (low[i] + high[i]) / 2);
   const far = Math.hypot(high[0] - low[0], high[1] - low[1]) / Math.sqrt(square);
   const distance = (w[0] * middle[0] + w[1] * middle[1] + b) / square;
-  const foot = middle.map((value, i) => value - distance * w[i]);
+  const nearest = middle.map((value, i) => value - distance * w[i]);
   const along = [-w[1] * far, w[0] * far];
-  const ends = [-1, 1].flatMap((side) => foot.map((value, i) => value + side * along[i]));
-  const inside = foot.every((value, i) => low[i] < value && value < high[i]);
-  const arrow = inside ? { foot, tip: foot.map((value, i) => value + 0.3 * w[i]) } : {};
+  const ends = [-1, 1].flatMap((side) => nearest.map((value, i) => value + side * along[i]));
+  const borders = [0, 1].map((i) => [low[i], high[i]].map((border) => (border - nearest[i]) / along[i]));
+  const from = Math.max(...borders.map((pair) => Math.min(...pair)));
+  const to = Math.min(...borders.map((pair) => Math.max(...pair)));
+  const foot = nearest.map((value, i) => value + ((from + to) / 2) * along[i]);
+  const arrow = from < to ? { foot, tip: foot.map((value, i) => value + 0.3 * w[i]) } : {};
   return { line: array(ends, 2, 2), ...arrow };
 }
