@@ -1,11 +1,17 @@
 """What the notebooks claim has evidence: tools/claims.py finds it, and it holds."""
 
+import copy
+import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from claims import SEEDS, Claim
+from nnclassroom.figures import overheads
+from nncourse import datasets
 from nncourse.language import ROOT
 from tests import tiers
 from tools import claims
@@ -74,3 +80,73 @@ def test_the_table_says_in_how_many_seeds_a_claim_holds():
     assert claims.tried(claim) == (2, len(SEEDS)) and claims.shown(claim, (2, 5)).startswith("✗ 2 of 5")
     assert claims.tried(Claim("cell", "words", once=lambda: True)) == (1, 1)
     assert claims.tried(Claim("cell", "words", why="guess")) is None
+
+
+def idle_twice(found):
+    for each in found["records"]:
+        for gpu in each["energies"]:
+            gpu["idle_watts"] = 2 * gpu.get("idle_watts", 0)
+
+
+def at_one_rate(found):
+    for trip in found["transfers"]:
+        trip["back"] = trip["bytes"] / 6e9
+
+
+def kernels_swapped(found):
+    names = {"swapped": "naive", "naive": "swapped"}
+    for row in found["weight_gradients"]:
+        row["kernel"] = names.get(row["kernel"], row["kernel"])
+
+
+PLANTED = [  # notebook, words, the results file, and what becomes of it
+    ("03b", "waits about 700 cycles", "waits", lambda found: found["latencies"].update({"global memory": 1400})),
+    ("03b", "16 is faster than 8 at 1,024³", "waits", lambda found: found["tiles"].update({"8": 1e-5})),
+    ("03b", "was right at 64³", "waits", lambda found: found["lost_barrier"].update({"1024": [0] * 5})),
+    ("04", "It is 70 times faster", "overheads", lambda found: found["sums"].update(cupy=found["sums"]["tree"])),
+    ("05b", "2.6 times as long", "overheads", kernels_swapped),
+    ("08", "get slower from 64 MB on", "overheads", at_one_rate),
+    ("13", "idle H200s took 115", "devices_gpu", idle_twice),
+    ("14", "An H200 copied 4.3 TB", "gpu", lambda found: found["limits"].update(copy=2e12)),
+]
+SHUFFLED = [  # notebook, and words that do not hold where each image has the label of another
+    ("03", "read more than 90 of a hundred digits"),
+    ("04", "About ninety of a hundred unseen digits"),
+    ("09", "About 90 per cent with the digits that ship"),
+]
+
+
+def anew(notebook: str, words: str) -> Claim:
+    """A claim from a module of its own, which remembers no data."""
+    spec = importlib.util.find_spec(f"claims.nb{notebook}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return next(claim for claim in module.CLAIMS if words in claim.says)
+
+
+@pytest.mark.parametrize(("notebook", "words", "file", "change"), PLANTED, ids=[row[1] for row in PLANTED])
+def test_another_record_breaks_the_words_that_quote_it(monkeypatch, notebook, words, file, change):
+    assert anew(notebook, words).once()
+    found = copy.deepcopy(overheads.recorded(file))
+    change(found)
+    recorded = overheads.recorded
+    monkeypatch.setattr(overheads, "recorded", lambda name: found if name == file else recorded(name))
+    assert not anew(notebook, words).once()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("notebook", "words"), SHUFFLED)
+def test_shuffled_labels_break_the_words_about_reading(monkeypatch, notebook, words):
+    for name in ("load", "mnist"):
+        monkeypatch.setattr(datasets, name, shuffled(getattr(datasets, name)))
+    assert not anew(notebook, words).seeds(1)
+
+
+def shuffled(loads):
+    """A function that loads the same data with their targets in another order."""
+
+    def loaded(*arguments, **options):
+        data = loads(*arguments, **options)
+        return replace(data, Y=np.random.default_rng(0).permutation(data.Y))
+
+    return loaded
