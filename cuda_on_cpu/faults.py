@@ -27,6 +27,7 @@ from typing import Any
 from cuda_on_cpu.errors import UserError
 
 UNSET = struct.unpack("f", b"\xfe" * 4)[0]  # an uninitialised float with GCC; with Clang it is NaN
+MOST_BELOW = -1000  # an index further below 0 has other causes, such as an overflow
 SEPARATOR = "\x1f"  # AND in cuda_on_cpu_threads.h
 
 WORDS = {
@@ -38,6 +39,7 @@ WORDS = {
     "elements": "{count} elements",
     "array": "an array",
     "array of": "{array} ({array_bytes} bytes)",
+    "below 0": "; the index is below 0: does a test leave such elements out?",
     "True": "writes",
     "False": "reads",
     "ended": "the others ended without it",
@@ -54,7 +56,8 @@ TEMPLATES = {
     "and nothing makes one wait for the other: check the index; if it is right, use atomicAdd or __syncthreads()",
     "race between blocks": ": {who} and {whom} both touch {what}, one writes{other}, "
     "and blocks do not wait for each other: check the index; if it is right, use atomicAdd in all lines that touch it",
-    "bounds of argument": " {verb} {bytes} bytes out of bounds: {array}[{index}], but {array} has {count}; {who}",
+    "bounds of argument": " {verb} {bytes} bytes out of bounds: {array}[{index}], but {array} has {count}; "
+    "{who}{below}",
     "bounds of dynamic shared": " {verb} {bytes} bytes out of bounds: byte {index} of the dynamic shared memory, "
     "which has {elements}; {who}",
     "bounds of other": " {verb} {bytes} bytes out of bounds of {what}; {who}",
@@ -148,6 +151,8 @@ def _phrases(fault: Fault, words: Mapping[str, str]) -> dict[str, str]:
     elif fault.kind == "bounds":
         phrases["verb"] = words[str(facts["write"])]
         phrases["what"] = words["array of" if "array_bytes" in facts else "array"].format_map(facts)
+        below = facts["memory"] == "argument" and MOST_BELOW <= facts["index"] < 0
+        phrases["below"] = words["below 0"] if below else ""
         if "elements" in facts:
             phrases["count"] = words["element" if facts["elements"] == 1 else "elements"].format(
                 count=facts["elements"]

@@ -1,49 +1,59 @@
 """What a wrong result shows: usual mistakes are named by what they give, and only by that."""
 
+import re
+from itertools import chain
+
 import numpy as np
 import pytest
 
+from nnclassroom.exercises import index
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.exercises.nb08_to_10 import H200
 from nnclassroom.judge.answer_process.results import UNWRITTEN
-from nnclassroom.judge.cases import random_case
+from nnclassroom.judge.cases import cases, make_case, random_case
 from nnclassroom.judge.check import check
 from nnclassroom.judge.compare import Wrong
-from nnclassroom.judge.diagnosis.in_the_text import rebinding, whole_division
+from nnclassroom.judge.diagnosis.in_the_text import rebinding, swapped_indices, whole_division
 from nnclassroom.judge.diagnosis.mistake import mistake_in
 from nnclassroom.judge.diagnosis.not_a_number import kind_of_nan
 from nnclassroom.judge.diagnosis.not_reached import not_reached
+from nnclassroom.judge.diagnosis.tiny import MOST_SHOWN, tiny_sizes
 from nnclassroom.judge.tolerance import allowed_error, by_result, float64, references_of
+from nncourse.calls import OPERATIONS
 from tests.exercise_answers import ALL, WRONG
 from tests.test_answers import judged
 
 IMAGES = {"batch": 2, "c_in": 3, "h_in": 7, "w_in": 9, "c_out": 4, "k": 3, "stride": 2, "before": 1, "after": 2}
 NEAR_MISSES = [  # answers of tests/answers, and words that another mistake gets
-    ("neuron", "numpy", "takes a negative bias for a positive one", "b is left out here"),
-    ("neuron", "loops", "forgets the bias", "this is b alone: no product is added"),
-    ("neuron", "loops", "the last input counts twice", "only the last product is in it"),
-    ("neuron", "loops", "only whole hundreds of inputs beyond the first hundred", "only the first product is in it"),
-    ("neuron", "tree", "bias in every warp", "b is added to each product here"),
+    ("neuron", "numpy", "takes a negative bias for a positive one", "b is left out"),
+    ("neuron", "loops", "forgets the bias", "this is b alone, without a product"),
+    ("neuron", "loops", "the last input counts twice", "only the last product is in z"),
+    ("neuron", "loops", "only whole hundreds of inputs beyond the first hundred", "only the first product is in z"),
+    ("neuron", "tree", "bias in every warp", "b is added to each product"),
     ("neuron", "numpy", "cosine instead of the product", "this is the mean of the products plus b"),
     ("softmax", "numpy", "the sum of the whole array", "this is softmax along the columns"),
-    ("softmax", "numpy", "keeps the proportion of the scores", "the sum of the whole array divides here"),
-    ("softmax", "numpy", "a small number below the fraction", "the exponentials must still be divided"),
+    ("softmax", "numpy", "keeps the proportion of the scores", "by the sum of the whole array"),
+    ("softmax", "numpy", "a small number below the fraction", "the exponentials are not divided"),
     ("softmax", "numpy", "clipped exponents", "exp overflows for large z"),
-    ("softmax", "numpy", "the mean taken away, not the largest", "the sum of the row is subtracted here"),
-    ("mse", "numpy", "the mean over the outputs too", "the ½ is left out here"),
+    ("softmax", "numpy", "the mean taken away, not the largest", "the sum of the row is subtracted"),
+    ("mse", "numpy", "the mean over the outputs too", "the ½ is left out"),
     ("bias_gradient", "naive", "rows as long as the batch", "this is the mean along a row"),
     ("bias_gradient", "naive", "divides by the samples that are not zero", "divides whole numbers"),
-    ("whole_tiles", "tiled", "the row of W that is loaded is the neuron's", "row y of W_tile is read here"),
-    ("dense_forward", "tiled", "the bias added in every step", "each block reads b from its beginning here"),
+    ("bias_gradient", "naive", "rows as long as the batch", "swaps row and column"),
+    ("bias_gradient", "naive", "walks along a row instead of down a column", "swaps row and column"),
+    ("bias_gradient", "naive", "samples counted in 16 bits with sign", "the index is below 0"),
+    ("bias_gradient", "naive", "two samples at a time, one too many", "the index is below 0"),
+    ("whole_tiles", "tiled", "the row of W that is loaded is the neuron's", "row y of W_tile is read"),
+    ("dense_forward", "tiled", "the bias added in every step", "each block reads b from its beginning"),
     ("maxpool_forward", "loops", "zeros around the image take part", "this is the sum of each window"),
-    ("convolution_forward", "loops", "zeros in front forgotten", "counts from the other end here"),
+    ("convolution_forward", "loops", "zeros in front forgotten", "counts from the other end"),
     ("convolution_forward", "loops", "the bias added for each channel", "k² times"),
     ("convolution_forward", "naive", "rows counted by the height", "is % h_out missing?"),
     ("all_reduce", "root", "the root keeps the sum to itself", "gives the name to a new array"),
-    ("speedup_and_efficiency", "numpy", "the median of the ratios of the runs", "this comes from the means"),
+    ("speedup_and_efficiency", "numpy", "the median of the ratios of the runs", "the means of the runs are taken"),
     ("speedup_and_efficiency", "numpy", "speedup over the row before", "this is T_K / T_1"),
-    ("scaling_laws", "numpy", "efficiencies instead of speedups", "p and 1 − p are swapped here"),
-    ("occupancy", "numpy", "no limit for the number of blocks", "sm.reserved_bytes, are left out"),
+    ("scaling_laws", "numpy", "efficiencies instead of speedups", "p and 1 − p are swapped"),
+    ("occupancy", "numpy", "no limit for the number of blocks", "sm.reserved_bytes are left out"),
 ]
 SIZES = {  # square where a mistake shows only there, and all sizes that are not derived
     "softmax": {"batch": 3, "n": 4},
@@ -135,6 +145,22 @@ def test_a_quotient_of_whole_numbers(statement, better):
 
 
 @pytest.mark.parametrize(
+    ("loop", "better"),
+    [
+        ("for (int i = 0; i < batch; i++) sum += D[j * n_out + i];", "D[i * n_out + j]"),
+        ("for (int i = 0; i < batch; i++) sum += D[i * n_out + j];", None),
+        ("for (int i = 0; i < batch; i++) sum += D[j * batch + i];", None),
+        ("for (int i = 0; i < n_out; i++) sum += D[j * n_out + i];", None),
+        ("for (int i = 0; i < 8; i++) sum += D[j * n_out + i];", None),
+        ("for (int i = 0; i < batch; i++) sum += D[i * n_out + j];  // D[j * n_out + i]", None),
+    ],
+)
+def test_an_index_whose_row_and_column_are_swapped(loop, better):
+    text = f"if (j >= n_out) return; {loop}"
+    assert swapped_indices(find("bias_gradient"), text).get("better") == better
+
+
+@pytest.mark.parametrize(
     ("body", "within"),
     [
         ("vector = vector + part", "vector[:] = vector + part"),
@@ -161,10 +187,10 @@ def test_a_result_of_another_shape_is_not_that_of_the_wrong_axis():
 @pytest.mark.parametrize(
     ("epsilon", "seed", "said"),
     [
-        (1e-6, 0, "this is what ε = 1e-06 gives"),  # ε within the root gives nearly the same
-        (1e-6, 4, "this is what ε = 1e-06 gives"),
-        (0, 33, "here ε is left out, or far too small"),
-        (1e-12, 30, "here ε is left out, or far too small"),
+        (1e-6, 0, "expected ε = 1e-08, got 1e-06"),  # ε within the root gives nearly the same
+        (1e-6, 4, "expected ε = 1e-08, got 1e-06"),
+        (0, 33, "ε is left out, or far too small"),
+        (1e-12, 30, "ε is left out, or far too small"),
     ],
 )
 def test_of_several_mistakes_the_nearest_is_named(epsilon, seed, said):
@@ -208,6 +234,38 @@ def test_a_tiny_case_shows_what_every_array_became():
     expected, _, yours = rest.partition(", got W [")
     assert given.startswith("W [") and "G [" in given and "V [" in yours and "V [" in expected
     assert str(verdict).endswith(f"\n  {verdict.numbers}") and "\n" not in verdict.line
+
+
+TOO_LARGE = [  # the first case that fails has too many numbers to show them
+    ("softmax", "numpy", "along the columns"),
+    ("convolution_forward", "loops", "the bias added for each channel"),
+    ("convolution_bias_gradient", "tree", "forgets the mean over the batch"),
+]
+
+
+@pytest.mark.parametrize(("operation", "kernel", "mistake"), TOO_LARGE)
+def test_the_numbers_of_the_smallest_case_that_fails_are_shown(operation, kernel, mistake):
+    wrong = next(w for w in WRONG if (w["operation"], w["kernel"], w["mistake"]) == (operation, kernel, mistake))
+    verdict = judged(wrong)
+    assert verdict.kind == "wrong value" and sum(map(np.size, verdict.case.arguments)) > MOST_SHOWN
+    given, _, rest = verdict.numbers.partition(": expected ")
+    expected, _, yours = rest.partition(", got ")
+    assert expected != yours and given.startswith(find(operation).names[0])
+    assert len(re.findall(r"[-\d.e]+(?=[],])", given)) <= MOST_SHOWN
+
+
+def test_a_result_that_is_a_number_is_shown_too():
+    verdict = check(find("neuron"), lambda x, w, b: float((x * w).sum()), seed=1)
+    assert verdict.numbers.startswith("x [") and ", b " in verdict.numbers and ": expected z " in verdict.numbers
+
+
+@pytest.mark.parametrize("name", [*chain(*(OPERATIONS | index.OPERATIONS).values())])
+def test_every_operation_has_tiny_cases_or_none(name):
+    operation = find(name)
+    first = next(cases(operation, seed=1))
+    for sizes in tiny_sizes(operation, first):
+        made = make_case(operation, sizes, "random", np.random.default_rng(0))
+        assert sum(np.size(each) for each in made.arguments if isinstance(each, np.ndarray)) <= MOST_SHOWN
 
 
 def test_cases_of_whole_numbers_are_not_called_random_values():

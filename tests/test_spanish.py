@@ -76,6 +76,7 @@ for line in json.load(open("lines.json")):
 SAYS = """
 import numpy as np
 from nnclassroom import exercise, hint, widgets
+from nnclassroom.figures import nb05
 from nnclassroom.judge import check
 from nncourse.kernels import dense
 from cuda_on_cpu import source
@@ -88,6 +89,8 @@ def step(z):
 
 drawn = widgets.neuron(np.zeros((2, 2), np.float32), np.array([0, 1]))
 print("label", drawn.controls[0]["label"])
+by_hand = nb05.softmax_by_hand([1.0, 1.8], [0.2, 0.8])
+print(by_hand.check(short=-by_hand["short"]))
 print(check.__file__, dense.__file__, source.__file__)
 """
 

@@ -29,7 +29,7 @@ def _of_another(place: tuple[int, ...], A: np.ndarray, b: np.ndarray) -> Iterato
         if n > width:
             yield OF_ITS_OWN_BLOCK, A + b[np.arange(n) % width]
     if batch <= n:
-        yield "b is added along the batch here: row i got b[i], but each column has its own", A + b[:batch, None]
+        yield "b is added along the batch, b[i] to row i: add b[j] to column j", A + b[:batch, None]
 
 
 add_bias = Operation(
@@ -52,7 +52,7 @@ add_bias.cuda_kernel("naive", SOURCE, block=(32, 8))
 
 def _as_rows(place: tuple[int, ...], A: np.ndarray, W_t: np.ndarray, b: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     n_in, n_out = W_t.shape
-    yield "W_t is read here as W was: neuron j has column j of W_t, not a row", A @ W_t.reshape(n_out, n_in).T + b
+    yield "W_t is read as W was, by rows: neuron j has column j of W_t", A @ W_t.reshape(n_out, n_in).T + b
 
 
 dense_transposed = Operation(
@@ -98,7 +98,7 @@ turn_round = Operation(
     trial=Trial(
         edge_cases=("zeros", "large", "infinite", "nan"),
         advice=lambda place, x: (
-            f"that is place {place[0] % PIECE} in a piece of {min(PIECE, len(x) - place[0] // PIECE * PIECE)}"
+            f"that is position {place[0] % PIECE} in a piece of {min(PIECE, len(x) - place[0] // PIECE * PIECE)}"
         ),
         budgets={"shared": Budget({"n": 70}, (Limit("shared reads", "3 * n // 4"),))},
     ),
@@ -121,12 +121,13 @@ def _of_one_sample(
     place: tuple[int, ...], x: np.ndarray, W: np.ndarray, b: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
     n_out, n_in = W.shape
-    yield "this is W x without b", W @ x
+    yield "this is W x: add b", W @ x
     if n_out > STEP:
         yield OF_ITS_OWN_BLOCK, W @ x + b[np.arange(n_out) % STEP]
-    yield f"only the last {STEP} products are in it: the sum begins anew in each step", W[:, -STEP:] @ x[-STEP:] + b
+    words = f"only the last {STEP} products are in z: set the sum to 0 once, before the first step"
+    yield words, W[:, -STEP:] @ x[-STEP:] + b
     cells = STEP * np.arange(n_out)[:, None] + np.arange(n_in)
-    yield f"W is read here as if its rows were {STEP} long: row j begins at cell j * n_in", W.reshape(-1)[cells] @ x + b
+    yield f"W is read as if its rows had {STEP} numbers: row j begins at W[j * n_in]", W.reshape(-1)[cells] @ x + b
 
 
 def _for_one_sample(name: str, said: str, steps: tuple[tuple[int, int], ...], most_steps: int) -> Operation:
@@ -181,8 +182,8 @@ def _of_whole_tiles(
     place: tuple[int, ...], A: np.ndarray, W: np.ndarray, b: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
     of_w, of_a = of_other_rows(A, W)
-    yield "row y of W_tile is read here: neuron j's weights are in the row of the thread's x", of_w + b
-    yield "row x of A_tile is read here: sample i's inputs are in the row of the thread's y", of_a + b
+    yield "row y of W_tile is read: the weights of the thread's neuron are in row x", of_w + b
+    yield "row x of A_tile is read: the inputs of the thread's sample are in row y", of_a + b
     assert dense_forward.trial.mistakes
     yield from dense_forward.trial.mistakes(place, A, W, b)
 

@@ -34,34 +34,34 @@ Function = Callable[[np.ndarray], np.ndarray]
 
 # Mistakes, and what a verdict says if the result has exactly their numbers.
 MISTAKES = {
-    "early update": "W was changed before hidden_delta passed D down through it: (4b) wants the W of the forward pass",
-    "slope above": "(4b) wants σ'(z) of the layer below, into which D goes",
-    "activations above": "(4d) wants the activations that come into the layer, A[layer], not those that go out",
-    "last layer alone": "only the last layer has moved: the gradients of the others are missing",
-    "first layer alone": "only the first layer has moved: each layer is to move, inside the loop",
-    "not the first": "the first layer has not moved: it has weights too",
-    "weights alone": "the biases have not moved",
-    "biases alone": "the weights have not moved",
-    "uphill": "it goes uphill: look at the sign of G, A − Y, or of the rate",
-    "averaged twice": "the gradients are divided by the batch size twice: weight_gradient and bias_gradient do so",
+    "early update": "W was changed before hidden_delta passed D down through it: (4b) needs the W of the forward pass",
+    "slope above": "(4b) gets σ'(z) of the layer above: it needs that of the layer below, into which D goes",
+    "activations above": "(4d) gets the activations that leave the layer: it needs those that enter it, A[layer]",
+    "last layer alone": "only the last layer has moved: move each layer, inside the loop",
+    "first layer alone": "only the first layer has moved: move each layer, inside the loop",
+    "not the first": "the first layer has not moved: it has parameters too, so move it",
+    "weights alone": "the biases have not moved: update each b too",
+    "biases alone": "the weights have not moved: update each W too",
+    "uphill": "the step goes uphill: check the sign of G, which is A − Y, and of the rate",
+    "averaged twice": "the gradients are divided by the batch twice: weight_gradient and bias_gradient already do it",
     "summed": "the gradients are sums over the batch: (4c) and (4d) are means",
-    "no activation": "the layers have no sigmoid: A takes σ of each Z",
-    "no activation at the end": "the last layer has no sigmoid, or mse_gradient did not get its A",
-    "tanh": "the hidden layers have tanh in place of sigmoid",
-    "relu": "the hidden layers have relu in place of sigmoid",
-    "tanh everywhere": "the layers have tanh in place of sigmoid",
-    "without rate": "the learning rate is forgotten",
-    "rate twice": "the learning rate is multiplied with twice",
-    "moved twice": "each layer has moved twice",
-    "sample by sample": "it moves after each sample: the whole batch goes through at once, then each layer moves once",
+    "no activation": "the layers have no sigmoid: A is σ of Z in each layer",
+    "no activation at the end": "the last layer has no sigmoid: mse_gradient needs σ of the last Z",
+    "tanh": "the hidden layers have tanh: this network has sigmoid in all layers",
+    "relu": "the hidden layers have relu: this network has sigmoid in all layers",
+    "tanh everywhere": "all layers have tanh: this network has sigmoid in all layers",
+    "without rate": "the learning rate is left out: multiply each gradient by it",
+    "rate twice": "the gradients are multiplied by the learning rate twice: sgd_update does it already",
+    "moved twice": "each layer has moved twice: move it once",
+    "sample by sample": "the layers move after each sample: send the whole batch through, then move each layer once",
 }
 
 # Mistakes in the slopes of the last layer, of hidden layers or of all: what stands in place of σ'(z), and the words.
 SLOPES: dict[str, tuple[Function, str]] = {
-    "no slope": (np.ones_like, "σ'(z) is forgotten"),
+    "no slope": (np.ones_like, "σ'(z) is left out"),
     "slope at a": (lambda z: _slope(_sigmoid(z)), "σ' is taken at the activations A"),
-    "σ for the slope": (lambda z: _sigmoid(z), "σ(z) stands in the place of its slope"),
-    "z for the slope": (lambda z: z, "z stands in the place of the slope"),
+    "σ for the slope": (lambda z: _sigmoid(z), "σ(z) is taken for its slope"),
+    "z for the slope": (lambda z: z, "z is taken for the slope"),
 }
 PLACES = {
     "": "{}: (4a) and (4b) multiply by σ' at the weighted sums Z",
@@ -152,15 +152,15 @@ def _what_went_wrong(
     still = [np.array_equal(W[at], w) and np.array_equal(b[at], v) for at, (w, v) in enumerate(before)]
     if any(still) and not all(still):
         at = still.index(True)
-        return f"W[{at}] and b[{at}] have not moved: the loops go over all layers, and there are len(W) of them"
+        return f"W[{at}] and b[{at}] have not moved: let the loops go over all len(W) layers"
     near = partial(np.allclose, rtol=1e-5, atol=5e-6)
     for layer in range(len(W) - 1, -1, -1):
         right = near(W[layer], W_true[layer]), near(b[layer], b_true[layer])
         if not all(right):
             which = " and ".join(f"{name}[{layer}]" for name, is_right in zip("Wb", right, strict=True) if not is_right)
             if layer == len(W) - 1:
-                return f"the last layer is wrong already, {which}: look at the forward pass, (4a) and the update"
-            return f"the layers from {layer + 1} on are right; wrong is {which}: look at (4b)"
+                return f"the last layer is wrong already, {which}: check the forward pass, (4a) and the update"
+            return f"the layers from {layer + 1} on are right, but not {which}: check (4b)"
     return ""
 
 

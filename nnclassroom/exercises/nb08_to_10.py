@@ -104,11 +104,12 @@ def _how_it_trained(
 ) -> str:
     """The wrong number of epochs, or the wrong arguments of train_epoch(), in words."""
     if gpu.epochs and not gpu.fetched:
-        return "nothing was fetched from the GPU, where the trained parameters are: gpu.to_cpu(…) does that"
+        return "the trained parameters are still on the GPU: fetch them with gpu.to_cpu(…)"
     if gpu.epochs != epochs:
-        return f"epochs that it was trained for: {gpu.epochs}, expected {epochs}"
+        return f"expected {epochs} calls of train_epoch(), got {gpu.epochs}"
     other = [told for told in gpu.told if told != (batch, rate)]
-    return "train_epoch() was called with batch {} and rate {:g}".format(*other[0]) if other else ""
+    wanted = f"expected batch {batch} and rate {rate:g} in train_epoch()"
+    return f"{wanted}, got {other[0][0]} and {other[0][1]:g}" if other else ""
 
 
 def _after_epochs(
@@ -212,15 +213,15 @@ def _faults_of_timing(gpu: PretendGpu, calls: int) -> Iterator[str]:
     before, between = gpu.asked[:start], gpu.asked[start + 1 : end]
     launches = between.count("launch")
     if "launch" not in before:
-        yield "the very first launch is in it, which compiles: launch once before you read the clock"
+        yield "the first launch, which compiles, is timed too: launch once before you read the clock"
     elif before[-1] != "synchronise":
-        yield "a kernel from before was still in the queue: wait for it before you read the clock"
+        yield "an earlier kernel was still in the queue: wait for it before you read the clock"
     if launches != calls:
-        yield f"launches between the two readings of the clock: {launches}, expected {calls}"
+        yield f"expected {calls} launches between the two readings of the clock, got {launches}"
     if between[-1:] != ["synchronise"]:
         yield "the kernels had not ended when the clock was read: wait first"
     if between.count("synchronise") > 1:
-        yield "it waits between the calls, so that launches and kernels do not overlap"
+        yield "it waits between the calls, so launches and kernels cannot overlap: wait once, after the last"
 
 
 seconds_a_call = Operation(
@@ -345,8 +346,8 @@ def _room_there(
 ) -> str:
     room = _room(registers[place], shared_bytes[place], threads[place], sm)
     return (
-        f"with {registers[place]} registers a thread, {shared_bytes[place]} bytes and {threads[place]} threads a block "
-        f"there is room for {room['warps']} blocks by their warps, {room['blocks']} by their number, "
+        f"with {registers[place]} registers per thread, {shared_bytes[place]} bytes and {threads[place]} threads "
+        f"per block, there is room for {room['warps']} blocks by their warps, {room['blocks']} by their number, "
         f"{room['registers']} by registers, {room['shared memory']} by shared memory"
     )
 
@@ -361,20 +362,21 @@ def _mistakes_of_occupancy(
         return np.minimum.reduce(list((room | other).values())) * warps / sm.warps
 
     without = np.full(len(warps), np.iinfo(np.int32).max)
-    reserved = "the bytes that the system takes for each block, sm.reserved_bytes, are left out here"
+    reserved = "sm.reserved_bytes are left out: each block needs them beside its shared_bytes"
     yield reserved, share({"shared memory": sm.shared_bytes // np.maximum(shared_bytes, 1)})
     none = np.where(shared_bytes, sm.shared_bytes // np.maximum(shared_bytes, 1), 0)  # NumPy's x // 0
     yield reserved, share({"shared memory": none})
-    yield "shared memory does not limit the blocks here", share({"shared memory": without})
-    yield "registers do not limit the blocks here", share({"registers": without})
-    yield "sm.blocks does not limit the blocks here", share({"blocks": without})
+    words = "the limit by shared memory is left out: take the smallest of all four limits"
+    yield words, share({"shared memory": without})
+    yield "the limit by registers is left out: take the smallest of all four limits", share({"registers": without})
+    yield "the limit sm.blocks is left out: take the smallest of all four limits", share({"blocks": without})
     yield (
-        "registers are counted one by one here: a thread gets them in eights",
+        "registers are counted one by one: round those of a thread up to a multiple of 8",
         share({"registers": sm.registers // (warps * 32 * registers)}),
     )
     down = np.maximum(threads // 32, 1)
     yield (
-        "the warps of a block are rounded down here: the last may be partly filled, but counts whole",
+        "the warps of a block are rounded down: round up, since a partly filled warp counts whole",
         share(_room(registers, shared_bytes, 32 * down, sm), down),
     )
 
@@ -428,7 +430,7 @@ def _means(x: np.ndarray) -> np.ndarray:
 
 def _of_the_next(place: tuple[int, ...], x: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     yield (
-        "this is the mean of x[i] … x[i + 4]: cell 0 of the tile lies HALO elements before the block's first",
+        "this is the mean of x[i] … x[i + 4]: cell 0 of the tile is HALO elements before the block's first",
         _means(np.pad(x, (0, HALO)))[HALO:],
     )
 
@@ -449,9 +451,11 @@ def _columns(windows: np.ndarray) -> np.ndarray:
 
 def _other_columns(place: tuple[int, ...], A: np.ndarray, k: int) -> Iterator[tuple[str, np.ndarray]]:
     windows = _windows(A, k)
-    yield "rows of C go by channel, then by row and column of the window", _columns(windows.transpose(0, 1, 3, 4, 2))
-    yield "columns of C go through the places row by row", _columns(windows.swapaxes(0, 1))
-    yield "each window is transposed", _columns(windows.swapaxes(3, 4))
+    words = "the rows of C have the channel last: order them by channel, then by row and column of the window"
+    yield words, _columns(windows.transpose(0, 1, 3, 4, 2))
+    yield "the columns of C go down the image first: order the windows row by row", _columns(windows.swapaxes(0, 1))
+    words = "rows and columns of each window are swapped: pixel i, j of a window comes before pixel i, j + 1"
+    yield words, _columns(windows.swapaxes(3, 4))
 
 
 window_columns = Operation(

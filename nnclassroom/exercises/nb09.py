@@ -28,7 +28,7 @@ def _rounded_powers(g: np.ndarray, beta: float) -> np.ndarray:
 
 def _whose_weights(t: int) -> str:
     return (
-        f"of the numbers g[0] … g[{t}] each is to weigh β times as much as the one behind it"
+        f"each of g[0] … g[{t}] must weigh β times as much as the next one"
         if t
         else "m[0] must be g[0] itself, whose weight is 1"
     )
@@ -45,16 +45,20 @@ def _running(g: np.ndarray, beta: float, m: float, factor: float = 1.0) -> np.nd
 def _mistakes(place: tuple[int, ...], g: np.ndarray, beta: float) -> Iterator[tuple[str, np.ndarray]]:
     t, power = place[0], beta ** np.arange(len(g) + 1.0)
     uncorrected = _running(g, beta, 0.0)
-    added_up = f"the weights of the numbers g[0] … g[{t}] must add up to 1, and add up to {1 - power[t + 1]:.4g} here"
+    added_up = (
+        f"the weights of g[0] … g[{t}] add up to {1 - power[t + 1]:.4g}: divide by that, so that they add up to 1"
+    )
     yield added_up if t else _whose_weights(0), uncorrected
-    yield f"this begins with m = g[0], which then weighs too much: {_whose_weights(t)}", _running(g, beta, g[0])
+    yield f"m begins with g[0], which then weighs too much: {_whose_weights(t)}", _running(g, beta, g[0])
     yield (
-        f"this is the plain mean, in which all weigh the same: {_whose_weights(t)}",
+        f"this is the plain mean, in which all numbers weigh the same: {_whose_weights(t)}",
         (np.cumsum(g) / np.arange(1, len(g) + 1)),
     )
-    yield "this divides by 1 − β, whatever the step", uncorrected / (1 - beta)
-    yield "this divides by what it would be for ones a step before", uncorrected / (1 - power[:-1])
-    yield "this divides by what it would be for ones a step later", uncorrected / (1 - beta * power[1:])
+    yield "every m is divided by 1 − β: divide each by what m would be there for ones", uncorrected / (1 - beta)
+    words = "the divisor is what m would be for ones one step earlier: take that of the same step"
+    yield words, uncorrected / (1 - power[:-1])
+    words = "the divisor is what m would be for ones one step later: take that of the same step"
+    yield words, uncorrected / (1 - beta * power[1:])
 
 
 corrected_mean = Operation(

@@ -107,14 +107,14 @@ def _no_ring(exchanged: Exchanged, halves: int = 2) -> str:
     for message in exchanged.messages:
         if (message.to - message.source) % size not in (1, size - 1):
             step = f"rank {message.source} sends to rank {message.to} at its step {message.step}"
-            return f"{step}: in a ring only neighbours talk"
+            return f"{step}: in a ring a rank sends to its neighbours alone"
     chunk = n // size + n % size  # the last chunk may hold all that is left over
     for rank in range(size) if size > 2 else ():
         sent = [message.values.size for message in exchanged.messages if message.source == rank]
         if sum(sent) > halves * (size - 1) * chunk:
             formula = "2 (K − 1) n / K" if halves == 2 else "(K − 1) n / K"
             wanted = f"with {size} chunks it is {formula} = {halves * (size - 1) * n / size:.4g}"
-            whole = "; whole vectors go round: send a chunk in each step, 1/K of the vector" if min(sent) == n else ""
+            whole = "; it sends whole vectors: send a chunk in each step, 1/K of the vector" if min(sent) == n else ""
             return f"rank {rank} sends {sum(sent)} numbers: {wanted}{whole}"
     return ""
 
@@ -133,7 +133,7 @@ def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged, halves
         words += _of_another_place(got, parts, rank, first)
     more = _first_wrong_step(V, exchanged, halves) or _when_it_came(exchanged, rank, exchanged.got["V"][rank, first])
     if exchanged.messages and not any(message.to == rank for message in exchanged.messages):
-        more = [f"nobody sends to rank {rank}: the sum has to come back to it"]
+        more = [f"no rank sends to rank {rank}: send the sum back to it"]
     return "; ".join([*words, *more])
 
 
@@ -146,7 +146,7 @@ def _of_another_place(got: np.ndarray, parts: np.ndarray, rank: int, first: int)
     for there in range(parts.shape[1] - 1) if first + 1 < len(got) else ():
         if (np.abs(sums[:, there : there + 2] - got[first : first + 2]) <= allowed).all(axis=1).any():
             return [
-                f"rank {rank}'s numbers {first} and {first + 1} are of another chunk: numbers {there} and {there + 1}"
+                f"rank {rank}'s numbers {first} and {first + 1} are from another chunk: numbers {there} and {there + 1}"
             ]
     return []
 
@@ -223,8 +223,8 @@ def _first_wrong_step(V: np.ndarray, exchanged: Exchanged, halves: int) -> list[
         place = places[step - 1, behind[1]] if step > 1 else there[0] if there else None
         if place not in there:
             line = f" (line {message.line})" if message.line else ""
-            words = f"the ring goes wrong in step {step}: rank {rank}{line} sends {_content(message.values, V, rank)}"
-            return [f"{words}{_due(step, size)}", drawn]
+            words = f"the ring goes wrong in step {step}: from rank {rank}{line} expected {_due(step, size)}"
+            return [f"{words}, got {_content(message.values, V, rank)}", drawn]
         places[step, rank] = place
     if counts != {steps}:
         has = f"a ring of {size} has 2 (K − 1)" if halves == 2 else f"this half of a ring of {size} has K − 1"
@@ -240,14 +240,14 @@ def _first_wrong_step(V: np.ndarray, exchanged: Exchanged, halves: int) -> list[
 
 
 def _due(step: int, size: int) -> str:
-    """What a rank is to send in a step of a ring, in words."""
+    """What a rank must send in a step of a ring, in words."""
     if step == 1:
-        return "; due is a chunk of its own numbers"
+        return "a chunk of its own numbers"
     if step < size:
-        return f"; due is the chunk that came in step {step - 1}, with its own numbers added"
+        return f"the chunk that came in step {step - 1}, with its own numbers added"
     if step == size:
-        return f"; due is the chunk that it completed in step {step - 1}, the sum of all"
-    return f"; due is the chunk that came in step {step - 1}, as it came"
+        return f"the chunk that it completed in step {step - 1}, the sum of all"
+    return f"the chunk that came in step {step - 1}, as it came"
 
 
 def _places(values: np.ndarray, counts: np.ndarray, V: np.ndarray) -> list[int]:
@@ -356,7 +356,7 @@ def _of_scattered(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) -
     whole = np.abs(exchanged.got["V"][rank] - V.sum(axis=0)) <= 1e-6 * np.abs(V).sum(axis=0)
     for chunk, numbers in enumerate(np.array_split(np.arange(V.shape[1]), size)):
         if len(numbers) and whole[numbers].all():
-            return f"rank {rank} has chunk {chunk} whole: due is chunk (rank + 1) % K = {(rank + 1) % size}"
+            return f"rank {rank}: expected chunk (rank + 1) % K = {(rank + 1) % size} whole, got chunk {chunk}"
     return _of_whom(place, V, exchanged, halves=1)
 
 
@@ -395,7 +395,7 @@ def _of_gathered(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) ->
     words = [f"number {first} is in chunk {chunk}, which rank {owner} has whole"]
     whose = [other for other in range(size) if V[other, first] == got]
     if not whose and np.isclose(got, V[rank, first] + V[owner, first], rtol=1e-5):
-        words.append("here it is added: it takes the place of what is there")
+        words.append("here it is added: replace what is there by it")
     elif whose:
         words.append("here is still what the rank had before" if rank in whose else f"here is rank {whose[0]}'s")
     words += _when_it_came(exchanged, rank, got)
@@ -444,14 +444,16 @@ def _says(result: str, exchanged: Exchanged, mistakes: dict[str, np.ndarray]) ->
 def _of_weights(place: tuple[int, ...], G: np.ndarray, rows: np.ndarray, exchanged: Exchanged) -> str:
     shares = rows[:, None] / rows.sum()
     mistakes = {
-        "the plain mean: a rank has to count by its rows": np.broadcast_to(G.mean(axis=0), G.shape),
-        "the plain sum: a rank has to count by its rows": np.broadcast_to(G.sum(axis=0), G.shape),
-        "the sum of rows times gradients, not divided by all rows": np.broadcast_to(rows @ G, G.shape),
-        "a rank without rows counts as one with a row": np.broadcast_to(
+        "this is the plain mean: weight each rank by its rows": np.broadcast_to(G.mean(axis=0), G.shape),
+        "this is the plain sum: weight each rank by its share of the rows": np.broadcast_to(G.sum(axis=0), G.shape),
+        "this is the sum of rows times gradients: divide it by the number of all rows": np.broadcast_to(
+            rows @ G, G.shape
+        ),
+        "a rank without rows counts as if it had one: give it the weight 0": np.broadcast_to(
             np.maximum(rows, 1) @ G / np.maximum(rows, 1).sum(), G.shape
         ),
-        "each rank has the plain sum, times its own share": shares * G.sum(axis=0),
-        "each rank has its own gradient times its share: their sum is missing": shares * G,
+        "each rank has the plain sum times its own share: multiply by the share before the sum": shares * G.sum(axis=0),
+        "each rank has only its own gradient times its share: add them up over all ranks": shares * G,
     }
     return _says("G", exchanged, mistakes)
 
@@ -461,7 +463,7 @@ def _more_than_one_exchange(exchanged: Exchanged) -> str:
     n, size = exchanged.arguments[0].shape[1], exchanged.size
     met = [name for name in exchanged.meetings if name != "barrier"]
     if met.count("all_reduce") > 1 or len(met) > 2:
-        return f"the round makes {len(met)} exchanges: one, after all steps, is the point"
+        return f"the round makes {len(met)} exchanges: make one, after all steps"
     sent = sum(message.values.size for message in exchanged.messages)
     if sent > max(size, 2) * (size - 1) * n:
         return f"the round sends {sent} numbers: exchange the {n} parameters once, after all steps"
@@ -474,16 +476,18 @@ def _of_averages(place: tuple[int, ...], W: np.ndarray, G: np.ndarray, rate: flo
     for step in range(G.shape[1]):
         every = np.broadcast_to((every - rate * G[:, step]).sum(axis=0), W.shape)
     mistakes = {
-        "the sum of the parameters, not their mean": np.broadcast_to(own.sum(axis=0), W.shape),
-        "divided by the number of steps: the mean is over the ranks": np.broadcast_to(
+        "this is the sum of the parameters: divide it by the number of ranks": np.broadcast_to(
+            own.sum(axis=0), W.shape
+        ),
+        "the sum is divided by the number of steps: divide it by the number of ranks": np.broadcast_to(
             own.sum(axis=0) / G.shape[1], W.shape
         ),
-        "each rank has its own parameters: their mean is missing": own,
-        "the mean came before the steps": W.mean(axis=0) - rate * G.sum(axis=1),
-        "the first step alone": np.broadcast_to(first.mean(axis=0), W.shape),
-        "one step by the mean of G: each of its rows is a step": np.broadcast_to(mean.mean(axis=0), W.shape),
-        "the ranks' sum after every step, not once at the end": every / len(W),
-        "the mean of the gradients, not of the parameters: W may differ from rank to rank": W
+        "each rank keeps its own parameters: take their mean over the ranks": own,
+        "the mean is taken before the steps: take it after them": W.mean(axis=0) - rate * G.sum(axis=1),
+        "only the first step is made: make one for each row of G": np.broadcast_to(first.mean(axis=0), W.shape),
+        "one step is made, by the mean of G: make one for each row of G": np.broadcast_to(mean.mean(axis=0), W.shape),
+        "the ranks add up after every step: exchange once, at the end": every / len(W),
+        "this is the mean of the gradients alone: take that of the parameters, for W may differ from rank to rank": W
         - rate * G.sum(axis=1).mean(axis=0),
     }
     return _says("W", exchanged, mistakes)
@@ -498,7 +502,7 @@ def _draw(rng: np.random.Generator) -> dict[str, int]:
 
 
 def _without_rows(rank: int, G: np.ndarray, rows: np.ndarray) -> str:
-    return "" if rows[rank] else f"rank {rank} has no rows: it takes part all the same, and counts with weight 0"
+    return "" if rows[rank] else f"rank {rank} has no rows: it must take part all the same, with weight 0"
 
 
 SIZES = tuple({"ranks": ranks, "n": n} for ranks, n in ((2, 4), (3, 5), (4, 7), (1, 5), (8, 3), (7, 30)))
@@ -694,7 +698,7 @@ def _more_than_once(exchanged: Exchanged) -> str:
     for rank in range(exchanged.size):
         sent = sum(message.values.size for message in exchanged.messages if message.source == rank)
         if sent > (exchanged.size - 1) * own:
-            return f"rank {rank} sends {sent} numbers: its own {own}, once to each of the others, will do"
+            return f"rank {rank} sends {sent} numbers: send its own {own} once to each of the others"
     return ""
 
 
@@ -705,9 +709,9 @@ def _of_maps(place: tuple[int, ...], maps: np.ndarray, exchanged: Exchanged) -> 
     found = exchanged.got["A"][rank][:, channel]
     for other, number in product(range(len(maps)), range(own)):
         if np.array_equal(found, maps[other][:, number]):
-            due = f"due is filter {channel % own} of rank {channel // own}"
-            return f"channel {channel} of rank {rank} is filter {number} of rank {other}: {due}"
-    return f"due is filter {channel % own} of rank {channel // own}"
+            due = f"filter {channel % own} of rank {channel // own}"
+            return f"in channel {channel} of rank {rank} expected {due}, got filter {number} of rank {other}"
+    return f"expected filter {channel % own} of rank {channel // own}"
 
 
 gather_maps = GroupOperation(

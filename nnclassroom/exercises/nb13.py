@@ -62,16 +62,17 @@ def _mistakes_of_speedup(
     place: tuple[int, ...], times: np.ndarray, devices: np.ndarray
 ) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
     S, E = _by_sorting(times, devices)
-    yield "this is T_K / T_1, which falls where K devices are faster: S_K is T_1 / T_K", (1 / S, E)
+    yield "this is T_K / T_1, which falls when K devices are faster: S_K is T_1 / T_K", (1 / S, E)
     other = (
-        ("this comes from the means of the runs, which one slow run moves: take their medians", times.mean(axis=1)),
-        ("this comes from the shortest run of each row: take the medians", times.min(axis=1)),
-        ("this comes from the first run of each row: take the medians", times[:, 0]),
+        ("the means of the runs are taken, which one slow run moves: take their medians", times.mean(axis=1)),
+        ("the shortest run of each row is taken: take the medians", times.min(axis=1)),
+        ("the first run of each row is taken: take the medians", times[:, 0]),
     )
     for words, T in other:
         yield words, (T[0] / T, T[0] / T / devices)
-    yield "S is multiplied by K here: the efficiency is S_K / K", (S, S * devices)
-    yield "S is divided by the number of the row here: K is in `devices`", (S, S / np.arange(1, len(S) + 1))
+    yield "S is multiplied by K: the efficiency is S_K / K", (S, S * devices)
+    words = "S is divided by the number of the row: divide it by K, which is in `devices`"
+    yield words, (S, S / np.arange(1, len(S) + 1))
     yield "this is S: the efficiency is S_K / K", (S, S)
 
 
@@ -134,18 +135,18 @@ def _speedups(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) ->
 def _mistakes_of_fit(place: tuple[int, ...], devices: np.ndarray, S: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     if (devices > 1).all():
         own = ((1 - 1 / S) / (1 - 1 / devices)).mean()
-        words = "this is the mean of the y / x of all points: the sum of squares is smallest elsewhere"
+        words = "this is the mean of y / x over all points: the p with the smallest sum of squares is different"
         if 0 < own < 1:  # other mistakes come to 0 or 1 as well
             yield words, np.asarray(own)
     x, y = 1 - 1 / devices, 1 - 1 / S
     slope = (x * y).sum() / (x * x).sum()
     if 0 < slope < 1:
-        yield "this is 1 − p, the part that is not divided", np.asarray(1 - slope)
+        yield "this is 1 − p, the part that is not divided: return p", np.asarray(1 - slope)
         exchanged = (x * y).sum() / (y * y).sum()
         if 0 < exchanged < 1:
             yield "this is Σ x y / Σ y²: set the derivative by p to 0 again", np.asarray(exchanged)
     else:
-        yield "p is below 0 or above 1 here: give back 0, or 1", np.asarray(slope)
+        yield "p is below 0 or above 1: return 0 or 1 then", np.asarray(slope)
 
 
 amdahl_fit = Operation(
@@ -189,10 +190,10 @@ def _mistakes_of_laws(
     place: tuple[int, ...], p: float, devices: np.ndarray
 ) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
     strong, weak = _by_work(p, devices)
-    yield "p and 1 − p are swapped here: p is the part that is divided among the devices", _by_work(1 - p, devices)
-    yield "this is the time of K devices: the speedup is 1 over it", (1 / strong, weak)
-    yield "`strong` and `weak` are swapped here", (weak, strong)
-    yield "the part that is not divided is left out here: add 1 − p", (devices / p if p else strong, p * devices)
+    yield "p and 1 − p are swapped: p is the part that is divided among the devices", _by_work(1 - p, devices)
+    yield "this is the time of K devices: the speedup is 1 divided by it", (1 / strong, weak)
+    yield "`strong` and `weak` are swapped: return Amdahl's law first, then Gustafson's", (weak, strong)
+    yield "the part that is not divided is left out: add 1 − p", (devices / p if p else strong, p * devices)
 
 
 scaling_laws = Operation(

@@ -22,11 +22,11 @@ def _mistakes(
     place: tuple[int, ...], G: np.ndarray, A_above: np.ndarray, W: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
     D = np.where(A_above > 0, G, 0.0)
-    yield "this is D Wᵀ + D, with W transposed: forward was A Wᵀ", D @ W.T + D
-    yield "this is D W alone: the way through the shortcut is missing", D @ W
-    yield "this is G W + G: where A_above is 0, ReLU lets nothing through", G @ W + G
-    yield "this is D W + G: on the shortcut ReLU let everything through", D @ W + G
-    yield "this is G W + D: on the way through W ReLU let everything through", G @ W + D
+    yield "this is D Wᵀ + D: do not transpose W, since the forward pass had A Wᵀ", D @ W.T + D
+    yield "this is D W alone: add D, which comes back through the shortcut", D @ W
+    yield "this is G W + G: set G to 0 where A_above is 0, since ReLU lets nothing through there", G @ W + G
+    yield "this is D W + G: add D, since the shortcut passes the same ReLU", D @ W + G
+    yield "this is G W + D: take D W, since the path through W passes the same ReLU", G @ W + D
 
 
 def _after_relu(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:

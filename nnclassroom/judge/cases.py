@@ -351,7 +351,8 @@ def make_case(
     floats = any(
         argument.kind == "float" and argument.name not in operation.trial.values for argument in operation.arguments
     )
-    return Case(f"{shapes}, {VALUES[kind]}" if floats else shapes, arguments, large, kind in NOT_FINITE)
+    label = f"{shapes}, {VALUES[kind]}" if floats else shapes
+    return Case(label, arguments, large, kind in NOT_FINITE, values=kind)
 
 
 def _shape_of(n: int, axes: int) -> tuple[int, ...]:

@@ -45,6 +45,7 @@ LAUNCH_SECONDS = 5.0
 MOST_FIXED = 1 << 20  # threads of a launch of fixed size; more elements than that are tried
 MOST_THREADS = {True: 1_200_000, False: 2_500_000}
 WRONG_VALUES = ("wrong value", "not in place")
+IN_THE_TEXT = ("wrong value", "bounds")  # kinds of faults that the text of a kernel in CUDA C may explain
 
 Run = tuple[str, dict[str, Any]]  # a label, and options of the emulator
 
@@ -88,10 +89,12 @@ def check(
         return Verdict(operation.name, kernel.name, "launch", {"said": said})
     run, rounding = runner(operation, kernel, device), rounded_as(operation, kernel)
     verdict = judge(rounding, kernel.name, run, device, seed, sandbox, fixed=fixed, too_many=too_many)
-    if isinstance(kernel, CudaKernel) and verdict.kind == "wrong value" and not verdict.facts.get("mistaken"):
-        from nnclassroom.judge.diagnosis.in_the_text import whole_division
+    if isinstance(kernel, CudaKernel) and verdict.kind in IN_THE_TEXT and not verdict.facts.get("mistaken"):
+        from nnclassroom.judge.diagnosis import in_the_text
 
-        verdict = replace(verdict, facts={**verdict.facts, **whole_division(operation, kernel.source.text)})
+        look = in_the_text.swapped_indices, *[in_the_text.whole_division] * (verdict.kind == "wrong value")
+        found = next(filter(None, (each(operation, kernel.source.text) for each in look)), {})
+        verdict = replace(verdict, facts={**verdict.facts, **found})
     if verdict and device == "emulator" and isinstance(kernel, CudaKernel):
         verdict = _looked_at(operation, kernel, run, verdict, {"sandbox": sandbox} if sandbox else {})
     if isinstance(kernel, CudaKernel) and verdict.facts.get("nan") == "shared":
@@ -187,6 +190,10 @@ def judge(
                     for other in finite
                 )
                 fault = confirmed(fault, sizes_and_faults)
+            if fault.kind in WRONG_VALUES and "yours" not in fault.facts and not (case.large or only):
+                from nnclassroom.judge.diagnosis.tiny import smaller
+
+                fault = replace(fault, facts={**fault.facts, **smaller(operation, case, run, options)})
             of_launch = {"fixed": fixed} if fixed and case.large else {}
             return say(fault.kind, {**fault.facts, **of_launch}, case, label)
         else:  # a case that was not tried to its end is not counted

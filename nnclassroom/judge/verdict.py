@@ -33,6 +33,7 @@ class Case:
     large: bool = False  # second stage: tried only if all others passed
     not_finite: bool = False  # an edge case of NaN or infinities: wrong values in it do not count
     plain: bool = False  # usual sizes and random values
+    values: str = "random"  # one of VALUES in cases.py
     again: int = 0  # the number of calls with other numbers in the same arrays that come before the one that is judged
 
 

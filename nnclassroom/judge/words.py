@@ -30,6 +30,7 @@ WORDS = {
     "time limit": "did not end within {seconds:g} s: {look}",
     "crash": "its process ended with {ending}{more}",
     "compile": "{not_compiled}{said}",
+    "bounds": "{said}{swap}",
     "outside": "writes outside its arrays: is the guard right?",
     "cannot be checked": "cannot be checked here: {said}",
     "different bits": "right up to rounding, but the ranks differ: {place} is {got} on rank {other} and {first} on "
@@ -71,6 +72,7 @@ PHRASES = {
     "factor": "each is {factor} times what it should be",
     "rebinds": "`{rebinds}` gives the name to a new array: write `{within}` to change the array that was passed",
     "quotient": "`{quotient}` divides whole numbers, and leaves 0: write `{better}`",
+    "swapped": "`{swapped}` swaps row and column: write `{better}`",
     "half": "all are right to about three digits only: is something rounded or approximated?",
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
@@ -220,7 +222,7 @@ def _why(facts: Mapping[str, Any]) -> str:
     return PHRASES["from infinities" if facts.get("infinities") else kind] if kind else ""
 
 
-WHOLE = ("rebinds", "quotient", "half", "twin", "itself", "fixed")
+WHOLE = ("rebinds", "quotient", "swapped", "half", "twin", "itself", "fixed")
 
 
 def _diagnosis(facts: Mapping[str, Any]) -> str:
@@ -232,7 +234,7 @@ def _diagnosis(facts: Mapping[str, Any]) -> str:
 
 def _more(facts: Mapping[str, Any]) -> str:
     """What is told after the numbers: more about the first wrong element, and what else there is."""
-    known = facts.get("mistaken") or facts.get("quotient")
+    known = facts.get("mistaken") or facts.get("quotient") or facts.get("swapped")
     advice = f"; {facts['advice']}" if facts.get("advice") and not known else ""
     lanes = "".join(_those(facts, "shuffles"))
     return lanes + advice + _right(facts) + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
@@ -306,6 +308,7 @@ _PHRASES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "why": _why,
     "more": _more,
     "over": lambda facts: BUDGET_WORDS[facts["limited"]].format_map(facts),
+    "swap": lambda facts: "".join(f"; {each}" for each in _those(facts, "swapped")),
     "look": lambda facts: PHRASES[facts.get("reason", "endless")].format_map(facts),
     "what": _what,
     "in_line": lambda facts: PHRASES["in line"].format_map(facts) if facts.get("source") else "",

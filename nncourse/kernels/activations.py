@@ -284,23 +284,23 @@ def _softmax_reference(Z: Array) -> Array:
 def _mistakes_of_softmax(place: tuple[int, ...], Z: Array) -> Mistakes:
     yield "this is softmax along the columns: each row, a sample, must sum to 1", _softmax_reference(Z.T).T
     E = np.exp(Z - Z.max(axis=1, keepdims=True))
-    yield "the exponentials must still be divided by the sum of their row", E
-    yield "the sums along the columns divide here: take the sum of each row", E / E.sum(axis=0)
-    whole = "the sum of the whole array divides here: each row has a sum of its own"
+    yield "the exponentials are not divided: divide each by the sum of its row", E
+    yield "the exponentials are divided by the sums of the columns: take the sum of each row", E / E.sum(axis=0)
+    whole = "the exponentials are divided by the sum of the whole array: take the sum of each row"
     yield whole, E / E.sum()
     yield whole, _softmax_reference(Z.reshape(1, -1)).reshape(Z.shape)
-    yield "each z is divided by the sum of its row here, without exp", Z / Z.sum(axis=1, keepdims=True)
+    yield "each z is divided by the sum of its row: take exp of each z first", Z / Z.sum(axis=1, keepdims=True)
     single = Z.astype(np.float32)  # in which exp overflows
     E = np.exp(single)
     yield "exp overflows for large z: subtract the largest z of the row first", E / E.sum(axis=1, keepdims=True)
     E = np.exp(single - single.max())
     yield (
-        "the largest z of the whole array is subtracted, and whole rows sink to 0: subtract the largest of each row",
+        "the largest z of the whole array is subtracted, and whole rows become 0: subtract the largest of each row",
         E / E.sum(axis=1, keepdims=True),
     )
     E = np.exp(single - single.sum(axis=1, keepdims=True))
     yield (
-        "the sum of the row is subtracted here: only its largest z keeps exp from overflowing",
+        "the sum of the row is subtracted: subtract its largest z, so that exp cannot overflow",
         E / E.sum(axis=1, keepdims=True),
     )
 

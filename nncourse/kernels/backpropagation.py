@@ -21,12 +21,13 @@ output_delta = Operation(
 
 
 def _mistakes_on_the_way_down(place: tuple[int, ...], D: Array, W: Array, S: Array) -> Mistakes:
-    yield "this is D W alone, without the factor S", D @ W
+    yield "this is D W: multiply it by S", D @ W
     if W.shape[0] == W.shape[1]:
-        yield "this is (D Wᵀ) ⊙ S, with W transposed: on the way back neuron k gets D[i, j] W[j, k]", (D @ W.T) * S
+        yield "this is (D Wᵀ) ⊙ S: do not transpose W, since neuron k gets D[i, j] W[j, k]", (D @ W.T) * S
     else:
         along = W.reshape(W.shape[::-1]).T
-        yield "W is read here along rows of n_out numbers: neuron k's weights stand in column k", (D @ along) * S
+        words = "W is read as if its rows had n_out numbers: they have n_in, and neuron k's weights are in column k"
+        yield words, (D @ along) * S
 
 
 hidden_delta = Operation(
@@ -46,7 +47,7 @@ def _mistakes_of_biases(place: tuple[int, ...], D: Array) -> Mistakes:
     yield along, D.mean(axis=1)
     yield along, D.reshape(n_out, batch).mean(axis=1)
     if batch != n_out:
-        yield "the sum is divided by n_out here: the mean is over the batch", D.sum(axis=0) / n_out
+        yield "the sum is divided by n_out: divide it by the batch", D.sum(axis=0) / n_out
 
 
 bias_gradient = Operation(
@@ -62,7 +63,8 @@ bias_gradient = Operation(
 
 def _mistakes_of_weights(place: tuple[int, ...], D: Array, A: Array) -> Mistakes:
     batch, n_out = D.shape
-    yield "D is read here as if its rows were as long as the batch", D.reshape(n_out, batch) @ A / batch
+    words = "D is read as if its rows were as long as the batch: row i holds the n_out deltas of sample i"
+    yield words, D.reshape(n_out, batch) @ A / batch
 
 
 weight_gradient = Operation(

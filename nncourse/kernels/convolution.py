@@ -51,14 +51,14 @@ def _which_window(place: tuple[int, ...], A: Array, W: Array, b: Array, stride: 
     return f"that window begins in row {top}, column {left} of the image"
 
 
-TURNED = "the filter is rotated by half a turn here: weight i, j belongs to pixel i, j of the window"
-TRANSPOSED = "rows and columns of the filter are swapped here"
-NEGATIVE = "a row or column below 0 counts from the other end here: skip pixels outside the image"
-NOT_BEFORE = "`before` is left out here: window y begins in row y · stride − before"
-ONE_IMAGE = "y goes on from one image to the next here, and never starts again at 0: is % h_out missing?"
+TURNED = "the filter is rotated by half a turn: weight i, j belongs to pixel i, j of the window"
+TRANSPOSED = "rows and columns of the filter are swapped: weight i, j belongs to row i, column j of the window"
+NEGATIVE = "a row or column below 0 counts from the other end: skip pixels outside the image"
+NOT_BEFORE = "`before` is left out: window y begins in row y · stride − before"
+ONE_IMAGE = "y runs on from one image into the next, and never starts again at 0: is % h_out missing?"
 MOST_IMAGES = 64  # that are put below one another
-NO_STRIDE = "this is what windows one pixel apart give: the stride is left out"
-EXCHANGED = "`before` and `after` are swapped here"
+NO_STRIDE = "the windows are one pixel apart: window y begins in row y · stride − before"
+EXCHANGED = "`before` and `after` are swapped: `before` is the padding above and on the left"
 
 
 def one_image(Z: Array, h_out: int) -> Array:
@@ -81,12 +81,12 @@ def _mistakes(place: tuple[int, ...], A: Array, W: Array, b: Array, stride: int,
     if images <= MOST_IMAGES:
         below = np.pad(A, ((0, 0), (0, 0), (0, images * h_out * stride), (0, 0)))
         yield ONE_IMAGE, one_image(_truth(below, W, b, stride, before, after), h_out)
-    yield "b is left out here", _truth(A, W, 0 * b, stride, before, after)
-    words = "b is added once for each channel here: it is added once to the whole sum"
+    yield "b is left out: add b[o] to each sum of filter o", _truth(A, W, 0 * b, stride, before, after)
+    words = "b is added once per channel: add it once, to the whole sum"
     yield words, _truth(A, W, A.shape[1] * b, stride, before, after)
-    words = "b is added once for each weight of the window here, k² times: it is added once to the whole sum"
+    words = "b is added once per weight of the window, k² times: add it once, to the whole sum"
     yield words, _truth(A, W, W.shape[-1] ** 2 * b, stride, before, after)
-    yield "b is added to each product here, not once to their sum", _truth(A, W, W[0].size * b, stride, before, after)
+    yield "b is added to each product: add it once, to their sum", _truth(A, W, W[0].size * b, stride, before, after)
 
 
 convolution_forward = Operation(

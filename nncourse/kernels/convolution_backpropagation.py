@@ -95,7 +95,7 @@ def _what_reaches_a_pixel(
 ) -> str:
     rows, columns = _windows_with(place, D.shape, W.shape[-1], stride, before)
     if not rows or not columns:
-        return "no window holds that pixel: nothing comes back to it"
+        return "no window contains that pixel: nothing comes back to it"
     return f"the deltas of {_listed(rows, columns)} come back to that pixel"
 
 
@@ -106,12 +106,14 @@ def _mistakes_of_pixels(
     yield TRANSPOSED, _input_gradient_truth(D, W.swapaxes(2, 3), h_in, w_in, stride, before, after)
     yield EXCHANGED, _input_gradient_truth(D, W, h_in, w_in, stride, after, before)
     yield (
-        "this is the mean over the batch, which only parameters take",
+        "G is divided by the batch: only the gradients of parameters are means over it",
         (_input_gradient_truth(D, W, h_in, w_in, stride, before, after) / len(D)),
     )
     rows, columns = _windows_with(place, D.shape, W.shape[-1], stride, before)
     if len(rows) * len(columns) > 1:
-        words = f"pixel {place[2:]} is in {len(rows) * len(columns)} windows, and this is what one alone gives back"
+        words = (
+            f"pixel {place[2:]} is in {len(rows) * len(columns)} windows, but only one gives back: add up all of them"
+        )
         for y in rows:
             for x in columns:
                 i, j = place[2] + before - y * stride, place[3] + before - x * stride
@@ -149,7 +151,7 @@ convolution_weight_gradient = Operation(
 
 
 def _deltas_that_lie_together(place: tuple[int, ...], D: Array) -> Mistakes:
-    words = "these deltas lie together: among them are those of other filters"
+    words = "deltas of other filters are added too: those of filter o are D[s, o, y, x] for all s, y and x"
     yield words, D.reshape(D.shape[1], -1).sum(axis=1) / len(D)
 
 

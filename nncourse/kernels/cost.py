@@ -37,10 +37,11 @@ SUMMED, ITS_LIMITS = {"batch": 512, "n": 4}, shared_sum("batch * n", "A", "C")
 
 def _mistakes_of_mse(place: tuple[int, ...], A: Array, Y: Array) -> Mistakes:
     D = A - Y
-    yield "the ½ is left out here: divide the sum by 2 · batch", (D**2).sum() / len(D)
-    yield "these are the costs of the samples: add them up too", (D**2).sum(axis=1) / (2 * len(D))
-    yield "the differences are not squared here", D.sum() / (2 * len(D))
-    yield "the differences are not squared here", np.abs(D).sum() / (2 * len(D))
+    yield "the ½ is left out: divide the sum by 2 · batch", (D**2).sum() / len(D)
+    yield "these are the costs of the single samples: add them up", (D**2).sum(axis=1) / (2 * len(D))
+    unsquared = "the differences are not squared: the sum is over (a − y)²"
+    yield unsquared, D.sum() / (2 * len(D))
+    yield unsquared, np.abs(D).sum() / (2 * len(D))
     if len(D) > 1:
         words = "the sum is halved and then multiplied by batch: divide by both, as in / (2 * batch)"
         yield words, (D**2).sum() / 2 * len(D)

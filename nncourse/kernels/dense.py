@@ -27,26 +27,26 @@ def of_other_rows(A: Array, W: Array) -> tuple[Array, Array]:
 # Threads of a block in x, or neurons that it computes.
 BLOCKS = (8, 16, 32, 64, 128)
 MOST_MULTIPLIED = 1 << 22
-OF_ITS_OWN_BLOCK = "each block reads b from its beginning here: column j takes b[j], whichever block it is in"
+OF_ITS_OWN_BLOCK = "each block reads b from its beginning: column j takes b[j], whichever block it is in"
 
 
 def _mistakes(place: tuple[int, ...], A: Array, W: Array, b: Array) -> Mistakes:
     sums, (n_out, n_in) = A @ W.T, W.shape
     if sums.size * n_in <= MOST_MULTIPLIED:
         of_w, of_a = of_other_rows(A, W)
-        yield "sample i meets row i of W here, whichever neuron it is for: neuron j has row j", of_w + b
-        yield "neuron j meets row j of A here, whichever sample it is for: sample i has row i", of_a + b
+        yield "Z[i, j] is computed with row i of W: neuron j has row j", of_w + b
+        yield "Z[i, j] is computed with row j of A: sample i has row i", of_a + b
     for width in BLOCKS:
         if n_out > width:
             yield OF_ITS_OWN_BLOCK, sums + b[np.arange(n_out) % width]
-    yield "this is A Wᵀ without b", sums
+    yield "this is A Wᵀ: add b", sums
     if n_in == n_out:
-        yield "this is A W + b: the sums of neuron j take row j of W", A @ W + b
+        yield "this is A W + b: transpose W, since neuron j has row j of W", A @ W + b
     of_others = A @ W.reshape(n_in, n_out) + b
-    yield "W is read here as if its rows were n_out long: row j holds the n_in weights of neuron j", of_others
+    yield "W is read as if its rows had n_out numbers: row j holds the n_in weights of neuron j", of_others
     if len(A) == n_out:
-        yield "b is added along the batch here: row i got b[i], but each column has its own", sums + b[:, None]
-    yield "b is added to each product here, not once to their sum", sums + n_in * b
+        yield "b is added along the batch, b[i] to row i: add b[j] to column j", sums + b[:, None]
+    yield "b is added to each product: add it once, to their sum", sums + n_in * b
 
 
 def _reads(most: str, by_a_thread: str, batch: int, n_in: int, n_out: int, shared: str = "") -> Budget:

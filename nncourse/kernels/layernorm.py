@@ -99,21 +99,22 @@ def _forward_magnitude(A: Array, gamma: Array, beta: Array, epsilon: float) -> t
 def _mistakes_forward(place: tuple[int, ...], A: Array, gamma: Array, beta: Array, epsilon: float) -> Mistakes:
     mean, variance = _moments(A)
     deviation, n = np.sqrt(variance + epsilon), A.shape[2]
-    yield "here ε is added to the root: it belongs within", _moved(A, mean, np.sqrt(variance) + epsilon, gamma, beta)
-    yield "this is what comes out without ε", _moved(A, mean, np.sqrt(variance), gamma, beta)
-    yield "this divides by variance + ε: the root is missing", _moved(A, mean, variance + epsilon, gamma, beta)
+    words = "ε is added after the root: add it to the variance, inside the root"
+    yield words, _moved(A, mean, np.sqrt(variance) + epsilon, gamma, beta)
+    yield "ε is left out: add it to the variance, inside the root", _moved(A, mean, np.sqrt(variance), gamma, beta)
+    yield "the divisor is variance + ε: take its root", _moved(A, mean, variance + epsilon, gamma, beta)
     if n > 1:
         unbiased = np.sqrt(variance * n / (n - 1) + epsilon)
         yield (
-            f"this divides by {n - 1}, one less than the row has numbers (ddof=1)",
+            f"the squares are divided by {n - 1} (ddof=1): divide them by {n}, the count of the row",
             _moved(A, mean, unbiased, gamma, beta),
         )
-    yield "β is left out here", _moved(A, mean, deviation, gamma, 0 * beta)
-    yield "γ is left out here", _moved(A, mean, deviation, 0 * gamma + 1, beta)
-    yield "γ and β are swapped here", _moved(A, mean, deviation, beta, gamma)
-    yield "the mean is not subtracted here", _moved(A, 0 * mean, deviation, gamma, beta)
+    yield "β is left out: add it at the end", _moved(A, mean, deviation, gamma, 0 * beta)
+    yield "γ is left out: multiply by it before β is added", _moved(A, mean, deviation, 0 * gamma + 1, beta)
+    yield "γ and β are swapped: γ is the factor, β is added", _moved(A, mean, deviation, beta, gamma)
+    yield "the mean is not subtracted: normalise A − mean", _moved(A, 0 * mean, deviation, gamma, beta)
     whole = np.full_like(mean, A.mean()), np.full_like(mean, np.sqrt(A.var() + epsilon))
-    yield "this takes mean and variance over all rows: each row has its own", _moved(A, *whole, gamma, beta)
+    yield "mean and variance are those of all rows: each row has its own", _moved(A, *whole, gamma, beta)
 
 
 layernorm_forward = Operation(
@@ -173,10 +174,11 @@ def _gradients_truth(D: Array, A: Array, mean: Array, scale: Array) -> tuple[Arr
 
 def _mistakes_of_gradients(place: tuple[int, ...], D: Array, A: Array, mean: Array, scale: Array) -> Mistakes:
     dgamma, dbeta = _gradients_truth(D, A, mean, scale)
-    yield "this is a sum over the samples: the course's gradients are means", (dgamma * len(D), dbeta * len(D))
-    yield "this is a mean over the places too: their sum belongs here", (dgamma / D.shape[1], dbeta / D.shape[1])
-    yield "dγ goes with the normalised A, not with A", (np.einsum("stk,stk->k", D, A) / len(D), dbeta)
-    yield "the scale of the rows is forgotten here", _gradients_truth(D, A, mean, 0 * scale + 1)
+    yield "this is a sum over the samples: divide it by the batch", (dgamma * len(D), dbeta * len(D))
+    words = "this is a mean over the rows of a sample too: add them up, and divide by the batch alone"
+    yield words, (dgamma / D.shape[1], dbeta / D.shape[1])
+    yield "dγ adds up D A: multiply D by the normalised A", (np.einsum("stk,stk->k", D, A) / len(D), dbeta)
+    yield "the scale of the rows is left out: multiply A − mean by it", _gradients_truth(D, A, mean, 0 * scale + 1)
 
 
 layernorm_gradients = Operation(
@@ -235,13 +237,16 @@ def _backward_magnitude(D: Array, A: Array, mean: Array, scale: Array, gamma: Ar
 
 def _mistakes_backward(place: tuple[int, ...], D: Array, A: Array, mean: Array, scale: Array, gamma: Array) -> Mistakes:
     H, normal, n = D * gamma, (A - _each(mean)) * _each(scale), A.shape[2]
-    yield "this takes mean and variance for constants", _sent_back(H, normal, scale, 0, 0)
-    yield "the share of the mean is forgotten here", _sent_back(H, normal, scale, 0)
-    yield "the share of the variance is forgotten here", _sent_back(H, normal, scale, 1, 0)
-    yield f"the sums over the row are not divided by {n} here", _sent_back(H, normal, scale, n, n)
-    yield "γ is left out here", _sent_back(D, normal, scale)
-    yield "γ belongs within the sums over the row, since each number has its own", gamma * _sent_back(D, normal, scale)
-    yield "the scale of the row is forgotten in front", _sent_back(H, normal, 0 * scale + 1)
+    words = "mean and variance count as constants: they change with A, so subtract both means"
+    yield words, _sent_back(H, normal, scale, 0, 0)
+    yield "the share of the mean is left out: subtract the mean of γ D", _sent_back(H, normal, scale, 0)
+    words = "the share of the variance is left out: subtract x̂ times the mean of γ D x̂"
+    yield words, _sent_back(H, normal, scale, 1, 0)
+    yield f"the sums over the row are not divided: divide them by {n}", _sent_back(H, normal, scale, n, n)
+    yield "γ is left out: multiply D by it first", _sent_back(D, normal, scale)
+    words = "γ multiplies the whole result: multiply D by it first, since each number has its own"
+    yield words, gamma * _sent_back(D, normal, scale)
+    yield "the scale of the row is left out: multiply the whole result by it", _sent_back(H, normal, 0 * scale + 1)
 
 
 layernorm_backward = Operation(

@@ -31,20 +31,20 @@ def _output(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> f
 
 def _mistakes(place: tuple[int, ...], x: Array, w: Array, b: float) -> Mistakes:
     products = w * x
-    yield "b is left out here", products.sum()
-    yield "the products must still be added up", products + b
-    yield "b is subtracted here: equation (1) adds it", products.sum() - b
+    yield "b is left out: add it to the sum of the products", products.sum()
+    yield "the products are not added up: z is their sum plus b", products + b
+    yield "b is subtracted: equation (1) adds it", products.sum() - b
     if z := float(products.sum() + b > 0):
-        yield "this is the step of z: only the sum is asked for here", np.float64(z)
+        yield "this is 1 or 0, whether z is above 0 or not: return z itself, the sum", np.float64(z)
     if len(x) == 1:
         yield (
-            "this is b alone: no product is added. Does the loop leave out the first input, or the last?",
+            "this is b alone, without a product: does the loop leave out the first input, or the last?",
             b + 0 * x[0],
         )
         return
-    yield "b is added to each product here, not once to their sum", products.sum() + len(x) * b
-    yield "only the last product is in it: does the sum start again with each input?", products[-1] + b
-    yield "only the first product is in it: does the function return inside the loop?", products[0] + b
+    yield "b is added to each product: add it once, to their sum", products.sum() + len(x) * b
+    yield "only the last product is in z: does the sum start again with each input?", products[-1] + b
+    yield "only the first product is in z: does the function return inside the loop?", products[0] + b
     yield "this is the mean of the products plus b: equation (1) has their sum", products.mean() + b
 
 

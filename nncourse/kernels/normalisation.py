@@ -103,11 +103,11 @@ def _what_a_channel_has(place: tuple[int, ...], A: Array) -> str:
 
 def _mistakes_of_statistics(place: tuple[int, ...], A: Array) -> Mistakes:
     mean, variance, count = A.mean(axis=(0, 2, 3)), A.var(axis=(0, 2, 3)), A[:, 0].size
-    yield "this is the standard deviation, the root of the variance", (mean, np.sqrt(variance))
-    less = f"this divides by {count - 1}, one less than the channel has numbers (ddof=1)"
+    yield "this is the standard deviation: return the variance, without the root", (mean, np.sqrt(variance))
+    less = f"the squares are divided by {count - 1} (ddof=1): divide them by {count}, the count of the channel"
     yield less, (mean, variance * count / np.float64(count - 1))
-    yield "this is the mean of the squares: the mean was not subtracted", (mean, (A**2).mean(axis=(0, 2, 3)))
-    yield "this is a sum: it is not divided by how many there are", (mean * count, variance * count)
+    yield "this is the mean of the squares: subtract the mean before you square", (mean, (A**2).mean(axis=(0, 2, 3)))
+    yield "this is a sum: divide it by the count of the channel", (mean * count, variance * count)
 
 
 batchnorm_statistics = Operation(
@@ -182,14 +182,14 @@ def _what_is_given(
 
 def _wrong_deviations(variance: Array, epsilon: float) -> Mistakes:
     """What kernels divide by that confuse variance and deviation, or put ε in another place; each with words."""
-    yield "here ε is added to the root: it belongs within", np.sqrt(variance) + epsilon
-    yield "this is what comes out without ε", np.sqrt(variance)
+    yield "ε is added after the root: add it to the variance, inside the root", np.sqrt(variance) + epsilon
+    yield "ε is left out: add it to the variance, inside the root", np.sqrt(variance)
     for other in (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
         if other != epsilon:
-            yield f"this is what ε = {other:g} gives: given is {epsilon:g}", np.sqrt(variance + other)
-    yield "this divides by variance + ε: the root is missing", variance + epsilon
-    yield "this takes the variance for the standard deviation", variance
-    yield "this takes the root twice: what is given is the variance", np.sqrt(np.sqrt(variance + epsilon))
+            yield f"expected ε = {epsilon:g}, got {other:g}", np.sqrt(variance + other)
+    yield "the divisor is variance + ε: take its root", variance + epsilon
+    yield "the divisor is the variance: divide by √(variance + ε)", variance
+    yield "the root is taken twice: the argument is the variance, so take it once", np.sqrt(np.sqrt(variance + epsilon))
 
 
 def _mistakes_forward(
@@ -197,10 +197,11 @@ def _mistakes_forward(
 ) -> Mistakes:
     for words, deviation in _wrong_deviations(variance, epsilon):
         yield words, _normalised(A, mean, deviation**2, gamma, beta, 0)
-    yield "γ and β are swapped here", _normalised(A, mean, variance, beta, gamma, epsilon)
-    yield "β is left out here", _normalised(A, mean, variance, gamma, 0 * beta, epsilon)
-    yield "γ is left out here", _normalised(A, mean, variance, 0 * gamma + 1, beta, epsilon)
-    yield "the mean is not subtracted here", _normalised(A, 0 * mean, variance, gamma, beta, epsilon)
+    yield "γ and β are swapped: γ is the factor, β is added", _normalised(A, mean, variance, beta, gamma, epsilon)
+    yield "β is left out: add it at the end", _normalised(A, mean, variance, gamma, 0 * beta, epsilon)
+    words = "γ is left out: multiply by it before β is added"
+    yield words, _normalised(A, mean, variance, 0 * gamma + 1, beta, epsilon)
+    yield "the mean is not subtracted: normalise A − mean", _normalised(A, 0 * mean, variance, gamma, beta, epsilon)
 
 
 batchnorm_forward = Operation(
@@ -250,7 +251,7 @@ def _mistakes_of_gradients(
 ) -> Mistakes:
     for words, deviation in _wrong_deviations(variance, epsilon):
         yield words, _gradients_truth(D, A, mean, deviation**2, 0)
-    yield "dγ goes with the normalised A, not with A", (np.einsum("skyx,skyx->k", D, A) / len(D), D.sum((0, 2, 3)))
+    yield "dγ adds up D A: multiply D by the normalised A", (np.einsum("skyx,skyx->k", D, A) / len(D), D.sum((0, 2, 3)))
 
 
 batchnorm_gradients = Operation(
@@ -319,10 +320,11 @@ def _mistakes_backward(
     for words, deviation in _wrong_deviations(variance, epsilon):
         yield words, _backward_truth(D, A, mean, deviation**2, gamma, dgamma, dbeta, 0)
     parts = D, A, mean, variance, gamma
-    yield "this takes mean and variance for constants", _backward_truth(*parts, 0 * dgamma, 0 * dbeta, epsilon)
+    words = "mean and variance count as constants: they change with A, so subtract the parts with dβ and dγ"
+    yield words, _backward_truth(*parts, 0 * dgamma, 0 * dbeta, epsilon)
     whole = A[:, 0].size / A[0, 0].size
     yield (
-        "this divides dβ and dγ by all numbers of a channel: they are means over the samples already",
+        "dβ and dγ are divided by all numbers of a channel: divide by h w, they are means over the samples already",
         _backward_truth(D, A, mean, variance, gamma, dgamma / whole, dbeta / whole, epsilon),
     )
 

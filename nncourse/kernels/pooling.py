@@ -117,9 +117,9 @@ def _mistakes_of_maxpool(place: tuple[int, ...], A: Array, size: int, stride: in
     zeros = _windows(np.pad(A, around), size, stride)
     inside = _windows(np.pad(np.ones_like(A), around), size, stride).sum(axis=(-2, -1))
     sums = zeros.sum(axis=(-2, -1))
-    yield "this is the sum of each window: pooling asks for its largest number", (sums, places)
-    yield "this is the mean of each window: pooling asks for its largest number", (sums / inside, places)
-    words = "a 0, where the search starts or from the padding, is larger here than all pixels of a window"
+    yield "this is the sum of each window: return its largest number", (sums, places)
+    yield "this is the mean of each window: return its largest number", (sums / inside, places)
+    words = "a 0 from the padding, or from the start of the search, is larger than all pixels: compare pixels alone"
     yield words, (np.maximum(Z, 0), places)
     yield words, (zeros.max(axis=(-2, -1)), places)
     before = ((0, 0), (0, 0), (padding, 0), (padding, 0))
@@ -292,9 +292,9 @@ def _one_window(
     deltas = D[s, k][places[s, k] == row * w_in + column]
     if deltas.size > 1:
         shared = f"pixel {row, column} is the largest of {deltas.size} windows"
-        yield f"{shared}, and this is their mean", float(deltas.mean())
+        yield f"{shared}, and gets the mean of their deltas: add them up", float(deltas.mean())
         for delta in deltas:
-            yield f"{shared}, and this is the delta of one alone", float(delta)
+            yield f"{shared}, and gets the delta of only one: add them up", float(delta)
 
 
 maxpool_backward = Operation(

@@ -87,10 +87,10 @@ sgd_update.cuda_kernel("naive", SOURCE)
 def _mistakes_of_l2(place: tuple[int, ...], G: Array, W: Array, l2: float) -> Mistakes:
     yield "this is G + 2 λ W: the slope of λ/2 W² is λ W", G + 2 * l2 * W
     yield "this is G + λ/2 W: the slope of λ/2 W² is λ W", G + l2 / 2 * W
-    yield "this adds λ/2 W² itself: its slope is needed", G + l2 / 2 * W**2
-    yield "this is G + λ W²", G + l2 * W**2
-    yield "this is λ W alone: G is lost", l2 * W
-    yield "this is G − λ W", G - l2 * W
+    yield "this adds λ/2 W² itself: add its slope, λ W", G + l2 / 2 * W**2
+    yield "this is G + λ W²: the slope of λ/2 W² is λ W", G + l2 * W**2
+    yield "this is λ W alone: add it to G", l2 * W
+    yield "this is G − λ W: add λ W", G - l2 * W
 
 
 l2_gradient = Operation(
@@ -137,14 +137,14 @@ def _mistakes_of_momentum(
     place: tuple[int, ...], W: Array, G: Array, V: Array, rate: float, momentum: float
 ) -> Mistakes:
     new = momentum * V + G
-    yield "this moves W by V as it was before the step", (W - rate * V, new)
+    yield "W moves by V as it was before the step: update V first", (W - rate * V, new)
     weighted = momentum * V + (1 - momentum) * G
-    yield "here G counts 1 − μ times in V: it is to count whole", (W - rate * weighted, weighted)
+    yield "V gets (1 − μ) G: it should get all of G", (W - rate * weighted, weighted)
     with_rate = momentum * V + rate * G
-    yield "here V holds η G: η belongs to the step of W alone", (W - with_rate, with_rate)
-    yield "here V holds η G, and W is moved by η V: η counts twice", (W - rate * with_rate, with_rate)
-    yield "this adds μ V behind the step once more, as Nesterov does", (W - rate * (momentum * new + G), new)
-    yield "this moves W by V without η", (W - new, new)
+    yield "V gets η G: add G itself, since η belongs to the step of W alone", (W - with_rate, with_rate)
+    yield "V gets η G, and W moves by η V, so η counts twice: add G itself to V", (W - rate * with_rate, with_rate)
+    yield "W moves by G + μ V with the new V, so μ V counts twice: move it by V", (W - rate * (momentum * new + G), new)
+    yield "W moves by V: move it by η V", (W - new, new)
 
 
 momentum_update = Operation(
@@ -219,30 +219,32 @@ def _adam_mistakes(place: tuple[int, ...], W: Array, G: Array, M: Array, V: Arra
     old_m, old_v = M, V
     _, M, V = _adam_truth(W, G, M, V, rate, c1, c2, beta1, beta2, epsilon)
     m, v = M / c1, V / c2
-    yield "here ε is inside the root: add it to the root", (W - rate * m / np.sqrt(v + epsilon), M, V)
-    yield "here ε is left out, or far too small", (W - rate * m / np.sqrt(v), M, V)
+    yield "ε is inside the root: add it after the root", (W - rate * m / np.sqrt(v + epsilon), M, V)
+    yield f"ε is left out, or far too small: add {epsilon:g} after the root", (W - rate * m / np.sqrt(v), M, V)
     early = (np.sqrt(V) + epsilon) / math.sqrt(c2)
-    yield "here ε is added before V is divided by c₂", (W - rate * m / early, M, V)
+    yield "ε is added before V is divided by c₂: add it to √(V / c₂)", (W - rate * m / early, M, V)
     for other in (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
         if other != epsilon:
-            yield f"this is what ε = {other:g} gives: it must be {epsilon:g}", (_stepped(W, rate, m, v, other), M, V)
-    yield "here M and V are not divided by c₁ and c₂", (_stepped(W, rate, M, V, epsilon), M, V)
-    yield "here M is not divided by c₁", (_stepped(W, rate, M, v, epsilon), M, V)
-    yield "here V is not divided by c₂", (_stepped(W, rate, m, V, epsilon), M, V)
-    yield "c₁ and c₂ are swapped here", (_stepped(W, rate, M / c2, V / c1, epsilon), M, V)
-    yield "this multiplies by c₁ and c₂", (_stepped(W, rate, M * c1, V * c2, epsilon), M, V)
-    yield "here the root is missing", (W - rate * m / (v + epsilon), M, V)
+            yield f"expected ε = {epsilon:g}, got {other:g}", (_stepped(W, rate, m, v, other), M, V)
+    words = "M and V are not divided by c₁ and c₂: the step takes M / c₁ and V / c₂"
+    yield words, (_stepped(W, rate, M, V, epsilon), M, V)
+    yield "M is not divided by c₁: the step takes M / c₁", (_stepped(W, rate, M, v, epsilon), M, V)
+    yield "V is not divided by c₂: the step takes V / c₂", (_stepped(W, rate, m, V, epsilon), M, V)
+    yield "c₁ and c₂ are swapped: the step takes M / c₁ and V / c₂", (_stepped(W, rate, M / c2, V / c1, epsilon), M, V)
+    yield "M and V are multiplied by c₁ and c₂: divide by them", (_stepped(W, rate, M * c1, V * c2, epsilon), M, V)
+    yield "the root is missing: divide by √(V / c₂) + ε", (W - rate * m / (v + epsilon), M, V)
     yield (
-        "this moves W by M and V as they were before the step",
+        "W moves by M and V as they were before the step: update them first",
         (_stepped(W, rate, old_m / c1, old_v / c2, epsilon), M, V),
     )
-    yield "here M and V keep what was divided by c₁ and c₂", (_stepped(W, rate, m, v, epsilon), m, v)
-    yield "here W moves by G, not by M", (_stepped(W, rate, G / c1, v, epsilon), M, V)
+    yield "M and V keep M / c₁ and V / c₂: divide for the step alone", (_stepped(W, rate, m, v, epsilon), m, v)
+    yield "W moves by G: move it by M", (_stepped(W, rate, G / c1, v, epsilon), M, V)
     turned = (1 - beta1) * old_m + beta1 * G, (1 - beta2) * old_v + beta2 * G**2
     for new_m, new_v in ((turned[0], turned[1]), (turned[0], V), (M, turned[1])):
-        yield "β and 1 − β are swapped here", (_stepped(W, rate, new_m / c1, new_v / c2, epsilon), new_m, new_v)
+        words = "β and 1 − β are swapped: the old mean counts β times, the new number 1 − β times"
+        yield words, (_stepped(W, rate, new_m / c1, new_v / c2, epsilon), new_m, new_v)
     plain = beta2 * old_v + (1 - beta2) * G
-    yield "here V is a mean of G, not of G²", (_stepped(W, rate, m, plain / c2, epsilon), M, plain)
+    yield "V is a mean of G: take the mean of G²", (_stepped(W, rate, m, plain / c2, epsilon), M, plain)
 
 
 def _stepped(W: Array, rate: float, m: Array, v: Array, epsilon: float) -> Array:

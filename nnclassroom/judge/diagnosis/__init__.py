@@ -31,9 +31,7 @@ def _of_elements(call: Call, wrong: Wrong) -> Fault:
         facts |= changed(call, wrong, bool(facts.get("mistaken")))
     else:
         kind = "not in place"
-    arrays = dict(zip((named.name for named in call.operation.results), returned.arrays, strict=False))
-    got = {name: value for name, value in (arrays | returned.in_place).items() if value is not None}
-    return Fault(kind, facts | numbers_of(call.before, got, call.references))
+    return Fault(kind, facts | numbers_of(call, wrong))
 
 
 def _of_form(call: Call, fault: Fault) -> Fault:

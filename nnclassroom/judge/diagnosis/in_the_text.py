@@ -19,6 +19,26 @@ def whole_division(operation: Operation, source: str) -> Mapping[str, str]:
     return {"quotient": found[1], "better": found[1].replace("1", "1.0f", 1)} if found else {}
 
 
+def swapped_indices(operation: Operation, source: str) -> Mapping[str, str]:
+    """An index in CUDA C such as D[j * n_out + i] that swaps row and column, and what to write for it; {} if none does.
+
+    Which of the two counts rows, is seen from what it is compared with.
+    """
+    text = COMMENT.sub(" ", source)
+
+    def counted(variable: str) -> set[str]:
+        """The sizes below which a variable stays."""
+        return set(re.findall(rf"\b{variable}\s*(?:<|>=)\s*(\w+)\b", text)).intersection(operation.size_names)
+
+    for array in (*operation.arguments, *operation.results):
+        if len(array.dims) == 2:
+            rows, columns = array.dims
+            for found in re.finditer(rf"\b{array.name}\s*\[\s*(\w+)\s*\*\s*{columns}\s*\+\s*(\w+)\s*\]", text):
+                if rows != columns and counted(found[1]) == {columns} and counted(found[2]) == {rows}:
+                    return {"swapped": found[0], "better": f"{array.name}[{found[2]} * {columns} + {found[1]}]"}
+    return {}
+
+
 def rebinding(operation: Operation, text: str) -> Mapping[str, str]:
     """A statement such as `W = W - rate * G`, whose W should change in place, and what to write for it; else {}.
 
