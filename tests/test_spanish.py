@@ -91,6 +91,7 @@ drawn = widgets.neuron(np.zeros((2, 2), np.float32), np.array([0, 1]))
 print("label", drawn.controls[0]["label"])
 by_hand = nb05.softmax_by_hand([1.0, 1.8], [0.2, 0.8])
 print(by_hand.check(short=-by_hand["short"]))
+print(nb05.diagnoses(), nb05.Ward(seed=7).check(**dict.fromkeys(("Ada", "Ben", "Cleo", "Dora"), "sano")), sep="\\n")
 print(check.__file__, dense.__file__, source.__file__)
 """
 
@@ -109,6 +110,8 @@ def test_verdict_hint_error_and_label_come_in_the_language(spanish, tmp_path):
     told = run(tmp_path, "says.py", language=spanish)
     assert told.returncode == 0, told.stderr
     assert "Haz a mano la suma con dos entradas" in told.stdout and "label peso w1" in told.stdout
+    assert told.stdout.count("✗ signo") == 3  # two marks, and what they mean
+    assert "'sano' " in told.stdout and told.stdout.count("✗ mira otra vez") == 3  # typed as it is listed
     assert re.search(r"✗ step \(numpy\): .*int64.*float32", told.stdout) and "expected" not in told.stdout
     assert told.stdout.count(str(ROOT / "nncourse" / "languages" / spanish)) == 3
     wrong = run(tmp_path, "-m", "nnclassroom", "check", "nosuch", language=spanish)

@@ -166,15 +166,16 @@ def _draw_shapes(axes: Axes, boxes: Sequence[Box], summed: str) -> None:
 # ---- backward passes, most of them faulty
 
 NAMES = ("Ada", "Ben", "Cleo", "Dora")
-DIAGNOSES = {  # not all of them occur in the ward
-    "healthy": "all four equations are right",
-    "sign": "(4a) has the wrong sign",
-    "slope": "(4b) lacks the slopes S",
-    "slope twice": "(4b) multiplies by the slopes twice",
-    "mean": "(4c) and (4d) add up, and do not divide by the batch",
-    "activation": "(4d) lacks the activations A",
-    "bias": "(4c) gives zeros",
+DIAGNOSES = {  # the word for each, which the student types, and what it means; not all of them occur in the ward
+    "healthy": "healthy: all four equations are right",
+    "sign": "sign: (4a) has the wrong sign",
+    "slope": "slope: (4b) lacks the slopes S",
+    "slope twice": "slope twice: (4b) multiplies by the slopes twice",
+    "mean": "mean: (4c) and (4d) add up, and do not divide by the batch",
+    "activation": "activation: (4d) lacks the activations A",
+    "bias": "bias: (4c) gives zeros",
 }
+TYPED = {words.partition(": ")[0]: name for name, words in DIAGNOSES.items()}  # in the language of the words
 Equations = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any], Callable[..., Any]]
 
 
@@ -221,9 +222,10 @@ class Ward:
         lines = []
         for name, diagnosis in said.items():
             right = self._diagnosis(name)
-            if diagnosis is not None and diagnosis not in DIAGNOSES:
-                raise CourseError(f"expected a diagnosis, one of {', '.join(map(repr, DIAGNOSES))}; got {diagnosis!r}")
-            mark = "○ open" if diagnosis is None else "✓" if diagnosis == right else "✗ look again"
+            meant = TYPED.get(diagnosis or "", diagnosis)
+            if meant is not None and meant not in DIAGNOSES:
+                raise CourseError(f"expected a diagnosis, one of {', '.join(map(repr, TYPED))}; got {diagnosis!r}")
+            mark = "○ open" if meant is None else "✓" if meant == right else "✗ look again"
             lines.append(f"{name:6} {diagnosis or '–':12} {mark}")
         return Visit(lines)
 
@@ -236,8 +238,9 @@ class Visit(list[str]):
 
 
 def diagnoses() -> str:
-    """DIAGNOSES, one in each line."""
-    return "\n".join(f"{name!r:14} {words}" for name, words in DIAGNOSES.items())
+    """DIAGNOSES, one in each line: the word to type, and what it means."""
+    lines = (words.partition(": ") for words in DIAGNOSES.values())
+    return "\n".join(f"{typed!r:14} {meaning}" for typed, _, meaning in lines)
 
 
 def _nameless(equation: Callable[..., Any]) -> Callable[..., np.ndarray]:
