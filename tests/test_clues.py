@@ -1,6 +1,7 @@
 """What a wrong result shows: usual mistakes are named by what they give, and only by that."""
 
 import re
+import time
 from itertools import chain
 
 import numpy as np
@@ -8,16 +9,19 @@ import pytest
 
 from nnclassroom.exercises import index
 from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.kept_kernels import TIME_LIMIT
 from nnclassroom.exercises.nb08_to_10 import H200
 from nnclassroom.judge.answer_process.results import UNWRITTEN
 from nnclassroom.judge.cases import cases, make_case, random_case
 from nnclassroom.judge.check import check
 from nnclassroom.judge.compare import Wrong
+from nnclassroom.judge.diagnosis import tiny
 from nnclassroom.judge.diagnosis.in_the_text import rebinding, swapped_indices, whole_division
 from nnclassroom.judge.diagnosis.mistake import mistake_in
 from nnclassroom.judge.diagnosis.not_a_number import kind_of_nan
 from nnclassroom.judge.diagnosis.not_reached import not_reached
 from nnclassroom.judge.diagnosis.tiny import MOST_SHOWN, tiny_sizes
+from nnclassroom.judge.run import runner
 from nnclassroom.judge.tolerance import allowed_error, by_result, float64, references_of
 from nncourse.calls import OPERATIONS
 from tests.exercise_answers import ALL, WRONG
@@ -251,7 +255,23 @@ def test_the_numbers_of_the_smallest_case_that_fails_are_shown(operation, kernel
     given, _, rest = verdict.numbers.partition(": expected ")
     expected, _, yours = rest.partition(", got ")
     assert expected != yours and given.startswith(find(operation).names[0])
-    assert len(re.findall(r"[-\d.e]+(?=[],])", given)) <= MOST_SHOWN
+    arrays = re.sub(r"\w+ [-\d.e]+(?=,|$)", "", given)  # without single numbers
+    assert len(re.findall(r"[-\d.e]+(?=[],])", arrays)) <= MOST_SHOWN
+
+
+ENDLESS_IF_TINY = """
+def softmax(z):
+    while 1 < z.size < 10:
+        pass
+    return z if z.size > 1 else z - z + 1
+"""
+
+
+def test_a_tiny_case_that_never_ends_changes_no_verdict():
+    start = time.perf_counter()
+    verdict = judged({"operation": "softmax", "kernel": "numpy", "text": ENDLESS_IF_TINY})
+    assert verdict.kind == "wrong value" and not verdict.numbers
+    assert time.perf_counter() - start < 0.7 * TIME_LIMIT
 
 
 def test_a_result_that_is_a_number_is_shown_too():
@@ -259,13 +279,21 @@ def test_a_result_that_is_a_number_is_shown_too():
     assert verdict.numbers.startswith("x [") and ", b " in verdict.numbers and ": expected z " in verdict.numbers
 
 
-@pytest.mark.parametrize("name", [*chain(*(OPERATIONS | index.OPERATIONS).values())])
-def test_every_operation_has_tiny_cases_or_none(name):
+@pytest.mark.parametrize("name", dict.fromkeys(chain(*(OPERATIONS | index.OPERATIONS).values())))
+def test_every_operation_has_tiny_cases_or_none_and_a_right_kernel_is_right_in_them(name, monkeypatch):
     operation = find(name)
     first = next(cases(operation, seed=1))
+    kernel = next((each for each in operation.kernels.values() if each.device == "cpu"), None)
     for sizes in tiny_sizes(operation, first):
         made = make_case(operation, sizes, "random", np.random.default_rng(0))
         assert sum(np.size(each) for each in made.arguments if isinstance(each, np.ndarray)) <= MOST_SHOWN
+        if kernel:
+            monkeypatch.setattr(tiny, "tiny_sizes", lambda *_, sizes=sizes: [sizes])
+            assert tiny.smaller(operation, first, runner(operation, kernel, "cpu"), {}) == {}
+
+
+def test_a_kernel_for_whole_tiles_gets_no_smaller_case():
+    assert not any(tiny_sizes(find(name), next(cases(find(name)))) for name in ("one_sample", "whole_tiles"))
 
 
 def test_cases_of_whole_numbers_are_not_called_random_values():

@@ -28,7 +28,7 @@ from nnclassroom.judge.compare import Call, Wrong, first_wrong, wrong_result
 from nnclassroom.judge.run import NOT_FOR_IT, Returned, Runner, is_plain, returned, runner
 from nnclassroom.judge.time_limit import never_ends
 from nnclassroom.judge.tolerance import references_of, rounded_as
-from nnclassroom.judge.verdict import OPEN, RIGHT, UNCHECKED, Case, Fault, Verdict
+from nnclassroom.judge.verdict import OPEN, RIGHT, TINY_SECONDS, UNCHECKED, Case, Fault, Verdict
 from nnclassroom.judge.words import IN_ORDER, LOOKING
 from nncourse import device as devices
 from nncourse.errors import CourseError
@@ -193,7 +193,8 @@ def judge(
             if fault.kind in WRONG_VALUES and "yours" not in fault.facts and not (case.large or only):
                 from nnclassroom.judge.diagnosis.tiny import smaller
 
-                fault = replace(fault, facts={**fault.facts, **smaller(operation, case, run, options)})
+                briefly = {**options, "time_limit": TINY_SECONDS} if device == "emulator" else options
+                fault = replace(fault, facts={**fault.facts, **smaller(operation, case, run, briefly)})
             of_launch = {"fixed": fixed} if fixed and case.large else {}
             return say(fault.kind, {**fault.facts, **of_launch}, case, label)
         else:  # a case that was not tried to its end is not counted

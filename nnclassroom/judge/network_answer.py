@@ -26,6 +26,7 @@ class NetworkProcess(TextProcess):
         network, layers, X, Y, rate = case.arguments
         W, b = lists(layers, network.copy())
         self.k = Asked()
+        self.calls += 1
         self.objects = [self.k]
         self.expected, self.replaced = list(listed(W, b)), []
         given = tuple(copy.deepcopy(value) for value in case.arguments)

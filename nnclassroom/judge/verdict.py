@@ -13,6 +13,9 @@ from nnclassroom.judge.words import OPEN, PHRASES, RIGHT, UNCHECKED, without, wo
 __all__ = ["OPEN", "RIGHT", "UNCHECKED", "Case", "Fault", "Verdict"]
 
 
+TINY_SECONDS = 1.0  # of computing, for the tiny cases of one check together
+
+
 @dataclass(frozen=True)
 class Fault:
     """What is wrong with one run: its kind and its facts."""
@@ -34,6 +37,7 @@ class Case:
     not_finite: bool = False  # an edge case of NaN or infinities: wrong values in it do not count
     plain: bool = False  # usual sizes and random values
     values: str = "random"  # one of VALUES in cases.py
+    tiny: bool = False  # tried after another one failed, to show its numbers: it may take TINY_SECONDS
     again: int = 0  # the number of calls with other numbers in the same arrays that come before the one that is judged
 
 
