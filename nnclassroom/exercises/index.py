@@ -13,6 +13,7 @@ OPERATIONS = {
         "whole_tiles",
     ),
     "nnclassroom.exercises.nb04": ("descent_step",),
+    "nnclassroom.exercises.nb05c": ("graph_order", "local_slopes", "graph_gradient"),
     "nnclassroom.exercises.nb06": ("algorithm_1", "best_rate", "stop_early"),
     "nnclassroom.exercises.nb08": ("one_block_epoch",),
     "nnclassroom.exercises.nb08_to_10": (

@@ -184,6 +184,32 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
             within=0.001,
         ),
     ),
+    # before notebook 05c
+    "05c": (
+        Question(
+            "05",
+            "A weight reaches the cost on two paths. The products of the slopes along them are 0.3 and −0.1. What is "
+            "its gradient?",
+            0.2,
+            "Along a path slopes are multiplied; where paths meet, the products are added: 0.3 − 0.1.",
+            within=0.001,
+        ),
+        Question(
+            "05b",
+            "A batch has 32 samples. In which of the four equations does the sum run over the samples?",
+            "c",
+            "A bias and a weight belong to all samples, so (4c) and (4d) add up over the batch. In (4a) and (4b) each "
+            "sample keeps its own row.",
+            ("in all four", "in (4a) and (4b)", "in (4c) and (4d)", "in none"),
+        ),
+        Question(
+            "02",
+            "A tanh neuron gives out 0.8. What is the slope of its activation there?",
+            0.36,
+            "The slope of tanh is 1 − a², computed from its own value: 1 − 0.64.",
+            within=0.001,
+        ),
+    ),
     # before notebook 06
     "06": (
         Question(

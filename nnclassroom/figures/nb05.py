@@ -3,6 +3,7 @@
 figures.plot_influence((2, 3, 1), k=1, j=0)      # a weight of the first layer, forward and backward
 figures.plot_softmax(outputs=3, j=0)             # one sum z before a softmax
 figures.plot_shapes()                            # (4a) to (4d) as rectangles
+figures.plot_graph(a=2.0, w=-0.25)               # C = tanh(a + w a): values forward, slopes backward (05c)
 
 ward = figures.Ward(seed=3)                      # the seed decides which patient has which fault
 ward["Ada"]                                      # four equations, (4a) to (4d), to be used like any others
@@ -30,6 +31,7 @@ __all__ = [
     "Ward",
     "diagnoses",
     "paths_of_weight",
+    "plot_graph",
     "plot_influence",
     "plot_lines",
     "plot_shapes",
@@ -120,6 +122,48 @@ def _height(names: Column, row: int) -> float:
 
 def _a(layer: int, neuron: int) -> str:
     return f"$a^{layer}_{neuron}$"
+
+
+# The graph of C = tanh(a + w a): each node's place, and its arrows.
+PLACES = {"w": (0, 1), "a": (0, -1), "w a": (1.3, 0.55), "a + w a": (2.6, -0.4), "C": (3.9, -0.4)}
+ARROWS = (("w", "w a"), ("a", "w a"), ("w a", "a + w a"), ("a", "a + w a"), ("a + w a", "C"))
+
+
+def plot_graph(a: float, w: float) -> Described:
+    """Draw the graph of C = tanh(a + w a) twice: with the value of each node, and with the slope at each arrow."""
+    values = {"w": w, "a": a, "w a": w * a, "a + w a": a + w * a, "C": np.tanh(a + w * a)}
+    slopes = dict(zip(ARROWS, (a, w, 1.0, 1.0, 1 - values["C"] ** 2), strict=True))
+    figure, places = drawing(2, 9.5, 3.2)
+    for axes, forward in zip(places, (True, False), strict=True):
+        axes.set_title("forward: values" if forward else "backward: the slope at each arrow", fontsize=11)
+        for (start, end), slope in slopes.items():
+            (x, y), (right, above) = PLACES[start], PLACES[end]
+            ends = (PLACES[end], PLACES[start]) if forward else (PLACES[start], PLACES[end])  # the head, then the tail
+            arrow = {
+                "arrowstyle": "-|>",
+                "color": "tab:blue" if forward else "tab:red",
+                "lw": 2,
+                "shrinkA": 17,
+                "shrinkB": 17,
+            }
+            axes.annotate("", *ends, arrowprops=arrow)
+            if not forward:
+                middle = (x + right) / 2, (y + above) / 2
+                axes.text(*middle, f"{slope:.3g}", ha="center", va="center", fontsize=9, backgroundcolor="white")
+        for name, (x, y) in PLACES.items():
+            axes.scatter(x, y, s=1000, facecolor="white", edgecolor="0.4", zorder=3)
+            shown = f"{values[name]:.3g}" if forward else ""
+            axes.text(x, y, shown, ha="center", va="center", fontsize=9, zorder=4)
+            axes.text(x, y - 0.62, name, ha="center", va="center", fontsize=10)
+        axes.set(xlim=(-0.5, 4.4), ylim=(-2, 1.6))
+    made = "; ".join(f"{name} is {value:.3g}" for name, value in values.items())
+    said = "; ".join(f"from {end} to {start} {slope:.3g}" for (start, end), slope in slopes.items())
+    words = (
+        "The graph of C = tanh(a + w a), drawn twice. On the left blue arrows lead from w and a to their product, from "
+        f"the product and from a to their sum, and from the sum to C: {made}. On the right red arrows lead back, each "
+        f"with its slope: {said}. Two arrows end at a."
+    )
+    return Described(figure, words)
 
 
 Box = tuple[str, str, str, str]  # a matrix of an equation: the sign before it, its name, the names of its sizes
