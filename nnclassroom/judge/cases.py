@@ -231,7 +231,8 @@ def _draw(operation: Operation, rng: np.random.Generator, equal: bool) -> dict[s
     of_any_shape = {name for argument in operation.arguments if argument.any_shape for name in argument.size_names}
     sizes = {name: int(rng.integers(1, LARGEST_RANDOM + 1)) for name in others}
     if equal:
-        sizes = dict.fromkeys(others, int(rng.integers(2, LARGEST_RANDOM + 1)))
+        size = int(rng.integers(2, LARGEST_RANDOM))
+        sizes = dict.fromkeys(others, size + (size >= 16))  # 16 is among the usual ones
     sizes |= {name: int(np.prod(rng.integers(2, 5, 3))) for name in of_any_shape}  # with three axes
     return sizes | {name: int(rng.integers(1, 4)) for name in steps}
 
