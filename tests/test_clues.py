@@ -16,7 +16,7 @@ from nnclassroom.judge.cases import cases, make_case, random_case
 from nnclassroom.judge.check import check
 from nnclassroom.judge.compare import Wrong
 from nnclassroom.judge.diagnosis import tiny
-from nnclassroom.judge.diagnosis.in_the_text import rebinding, swapped_indices, whole_division
+from nnclassroom.judge.diagnosis.in_the_text import not_shared, rebinding, swapped_indices, whole_division
 from nnclassroom.judge.diagnosis.mistake import mistake_in
 from nnclassroom.judge.diagnosis.not_a_number import kind_of_nan
 from nnclassroom.judge.diagnosis.not_reached import not_reached
@@ -54,6 +54,16 @@ NEAR_MISSES = [  # answers of tests/answers, and words that another mistake gets
     ("convolution_forward", "loops", "the bias added for each channel", "k² times"),
     ("convolution_forward", "naive", "rows counted by the height", "is % h_out missing?"),
     ("all_reduce", "root", "the root keeps the sum to itself", "gives the name to a new array"),
+    ("all_reduce", "root", "the root keeps the sum to itself", "but is not in the vector that was passed"),
+    (
+        "maxpool_backward",
+        "naive",
+        "looks at the windows of the first image only",
+        "only the first channel of the first",
+    ),
+    ("warm_up_cosine", "numpy", "a quarter of a wave", "the rate is 0 in the last epoch already"),
+    ("least_seconds", "numpy", "launch added to the longer of the two", "this is the sum of the three"),
+    ("whole_tiles", "tiled", "the same tiles in each step", "is not in shared memory"),
     ("speedup_and_efficiency", "numpy", "the median of the ratios of the runs", "the means of the runs are taken"),
     ("speedup_and_efficiency", "numpy", "speedup over the row before", "this is T_K / T_1"),
     ("scaling_laws", "numpy", "efficiencies instead of speedups", "p and 1 − p are swapped"),
@@ -63,6 +73,9 @@ SIZES = {  # square where a mistake shows only there, and all sizes that are not
     "softmax": {"batch": 3, "n": 4},
     "bias_gradient": {"batch": 4, "n_out": 4},
     "maxpool_forward": {"batch": 2, "c": 3, "h_in": 7, "w_in": 9, "size": 3, "stride": 2, "padding": 1},
+    "maxpool_backward": {"batch": 2, "c": 3, "h_in": 7, "w_in": 9, "size": 3, "stride": 2, "padding": 1},
+    "warm_up_cosine": {"n": 20, "warm": 4, "epochs": 20},
+    "least_seconds": {"n": 6},
     "speedup_and_efficiency": {"n": 4, "runs": 3},
     "scaling_laws": {"n": 3},
     "occupancy": {"n": 40, "sm": H200},
@@ -130,6 +143,20 @@ def test_each_mistake_is_named_by_what_it_gives_and_nothing_else_is(name):
 def test_a_near_miss_is_not_called_by_the_name_of_another_mistake(operation, kernel, mistake, words):
     near = next(w for _, w in ALL if (w["operation"], w["kernel"], w.get("mistake")) == (operation, kernel, mistake))
     assert any(words in answer["says"] for answer in WRONG) and words not in judged(near).line
+
+
+@pytest.mark.parametrize(
+    ("text", "array"),
+    [
+        ("float tile[16][17]; int x = threadIdx.x, y = threadIdx.y; tile[y][x] = 0; __syncthreads();", "tile"),
+        ("float tile[16]; tile[threadIdx.x] = 0; __syncthreads();", "tile"),
+        ("__shared__ float tile[16]; tile[threadIdx.x] = 0; __syncthreads();", None),
+        ("float sums[4][4] = {}; for (int r = 0; r < 4; r++) sums[r][0] += 1; __syncthreads();", None),
+        ("float own[16]; own[threadIdx.x] = 0;", None),  # no thread waits for another
+    ],
+)
+def test_a_tile_that_no_thread_shares(text, array):
+    assert not_shared(text) == ({"unshared": array} if array else {})
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def test_scikit_learn_finds_the_same(classes, present, seed):
 @pytest.mark.parametrize(
     ("place", "said"),
     (
-        ((0, 1), "the pair of label 0 and prediction 1 occurs 2 times, that of label 1 and prediction 0 1 time"),
-        ((1, 1), "the pair of label 1 and prediction 1 occurs 3 times"),
+        ((0, 1), "the pair of label 0 and prediction 1 occurs 2×, that of label 1 and prediction 0 1×"),
+        ((1, 1), "the pair of label 1 and prediction 1 occurs 3×"),
     ),
 )
 def test_a_wrong_count_is_told_with_the_exchanged_one(place, said):

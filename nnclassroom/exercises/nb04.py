@@ -5,8 +5,26 @@ descent_step    one step downhill for a layer whose activation and cost match, s
 
 import numpy as np
 
+from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.trial import Trial
+
+
+def _shares(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
+    """Outputs of a softmax."""
+    raised = np.exp(rng.standard_normal(shape))
+    return (raised / raised.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def _one_hot(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
+    rows = np.zeros(shape, np.float32)
+    np.put_along_axis(rows, rng.integers(0, shape[1], (shape[0], 1)), 1, axis=1)
+    return rows
+
+
+def _rate(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> float:
+    return float(10 ** rng.uniform(-2, 0))
+
 
 descent_step = Operation(
     "descent_step",
@@ -18,6 +36,7 @@ descent_step = Operation(
         error_scale=lambda W, A, Y, X, rate: (
             abs(W) + abs(rate) * np.einsum("ij,ik->jk", abs(A) + abs(Y), abs(X)) / len(X)
         ),
+        values={"A": _shares, "Y": _one_hot, "rate": _rate},
         tolerance=64.0,  # adding one sample after the other rounds W a thousand times
         edge_cases=("zeros", "large"),
         advice=lambda place, *arguments: (

@@ -22,7 +22,7 @@ from nncourse.errors import CourseError
 from nncourse.kernels.contract import Sizes
 from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Budget, Limit, Trial
+from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial
 
 # ---- what travels, and when
 
@@ -273,6 +273,12 @@ def _some_flops(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) 
     return np.where(rng.random(shape) < 0.2, np.float32(0), _many(2, 12)(rng, shape, sizes))
 
 
+def _mistakes_of_the_least(
+    place: tuple[int, ...], flops: np.ndarray, bytes: np.ndarray, rate: float, bandwidth: float, launch: float
+) -> Mistakes:
+    yield "this is the sum of the three: they overlap, so take the largest", launch + flops / rate + bytes / bandwidth
+
+
 least_seconds = Operation(
     "least_seconds",
     "t = max(launch, FLOPs / rate, bytes / bandwidth)",
@@ -290,6 +296,7 @@ least_seconds = Operation(
             "launch": _many(-6, -3),
         },
         edge_cases=(),
+        mistakes=_mistakes_of_the_least,
         sizes_to_check=({"n": 6}, {"n": 1}, {"n": 50}, {"n": 500}),
     ),
 )

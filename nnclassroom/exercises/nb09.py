@@ -98,6 +98,19 @@ def _part_of_the_way(epoch: int, warm: int) -> str:
     return "on the way up" if epoch < warm else "the first with the full rate" if epoch == warm else "on the way down"
 
 
+def _mistakes_of_warm_up(
+    place: tuple[int, ...], epoch: np.ndarray, rate: float, warm: int, epochs: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    right = _up_and_down(epoch, rate, warm, epochs)
+    down = (1 + np.cos(math.pi * (epoch - warm) / max(epochs - warm, 1))) / 2
+    words = (
+        "the rate is 0 in the last epoch already: divide by epochs − warm + 1, so that it would be 0 in the next one"
+    )
+    yield words, np.where(epoch < warm, right, rate * down)
+    words = "the rate is 0 in epoch 1: epochs count from 1, so the rise is epoch / warm"
+    yield words, np.where(epoch < warm, rate * (epoch - 1) / warm, right)
+
+
 def _of_a_run(n: int, warm: int, epochs: int) -> dict[str, int]:
     return {"n": n, "warm": warm, "epochs": epochs}
 
@@ -118,6 +131,7 @@ warm_up_cosine = Operation(
         advice=lambda place, epoch, rate, warm, epochs: (
             f"that is epoch {epoch[place]}, {_part_of_the_way(epoch[place], warm)}"
         ),
+        mistakes=_mistakes_of_warm_up,
         sizes_to_check=tuple(
             _of_a_run(*sizes)
             for sizes in (

@@ -132,6 +132,7 @@ def _of_whom(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged, halves
     else:
         words += _of_another_place(got, parts, rank, first)
     more = _first_wrong_step(V, exchanged, halves) or _when_it_came(exchanged, rank, exchanged.got["V"][rank, first])
+    more = more or _sum_that_came(V, exchanged, rank)
     if exchanged.messages and not any(message.to == rank for message in exchanged.messages):
         more = [f"no rank sends to rank {rank}: send the sum back to it"]
     return "; ".join([*words, *more])
@@ -200,6 +201,17 @@ def _when_it_came(exchanged: Exchanged, rank: int, value: np.floating) -> list[s
         if message.to == rank and message.taken and value in message.values:
             line = f", line {message.line}" if message.line else ""
             return [f"it came at step {message.taken} from rank {message.source} (its step {message.step}{line})"]
+    return []
+
+
+def _sum_that_came(V: np.ndarray, exchanged: Exchanged, rank: int) -> list[str]:
+    """The message that brought a rank the whole sum, which is not in its vector, in words."""
+    whole, allowed = V.astype(np.float64).sum(axis=0), 1e-6 * np.abs(V).sum(axis=0)
+    for message in exchanged.messages:
+        here = message.to == rank and message.taken and message.values.shape == whole.shape
+        if here and (np.abs(message.values - whole) <= allowed).all():
+            came = f"the sum came at step {message.taken} from rank {message.source}"
+            return [f"{came}, but is not in the vector that was passed: receive into `vector`"]
     return []
 
 

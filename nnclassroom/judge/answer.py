@@ -336,8 +336,11 @@ class TextProcess:
             hints.append("three to maximum")
         if said.get("cuda"):
             return Fault("crash", {"status": said["type"], "context": "lost"})
+        forbidden = "np in cupy" in hints
+        if said["type"] == "NameError" and "'math'" in said["text"] and not self.started["without_np"]:
+            hints.append("math")
         fault = raised(said | {"names": self._names()}, tuple(hints))
-        if hints and fault.kind == "name":
+        if forbidden and fault.kind == "name":
             return Fault("forbidden", {"said": said["text"], "hints": hints})
         return fault
 
@@ -348,7 +351,7 @@ class TextProcess:
         return printable(of_text[number - 1].strip()) if type(number) is int and 0 < number <= len(of_text) else ""
 
     def _names(self) -> str:
-        return "xp" if self.started["without_np"] else "np and xp"
+        return "xp" if self.started["without_np"] else "np"
 
     # ---- messages
 

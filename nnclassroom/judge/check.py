@@ -94,6 +94,8 @@ def check(
 
         look = in_the_text.swapped_indices, *[in_the_text.whole_division] * (verdict.kind == "wrong value")
         found = next(filter(None, (each(operation, kernel.source.text) for each in look)), {})
+        if not found and verdict.kind == "wrong value":
+            found = in_the_text.not_shared(kernel.source.text)
         verdict = replace(verdict, facts={**verdict.facts, **found})
     if verdict and device == "emulator" and isinstance(kernel, CudaKernel):
         verdict = _looked_at(operation, kernel, run, verdict, {"sandbox": sandbox} if sandbox else {})

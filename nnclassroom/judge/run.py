@@ -200,7 +200,7 @@ def _guarded(guards: list[Any], values: np.ndarray, bits: int) -> Any:
 def raised(said: Mapping[str, Any], hints: tuple[str, ...]) -> Fault:
     """The fault for an exception: its kind follows from the exception's type, never from its text."""
     kind = said["type"]
-    facts = {**said, "hints": hints, "names": "np and xp"}
+    facts = {**said, "hints": hints, "names": "np"}
     if kind == "NotImplementedError":
         return Fault(OPEN, facts)
     if kind == "RefusedError":

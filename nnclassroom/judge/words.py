@@ -24,7 +24,8 @@ WORDS = {
     "shares memory": "{name} shares memory with {shares}: expected a new array{copy}",
     "remembers": "right on the first call, wrong on a later one; does it keep state between calls? {said}",
     "raised": "raised {type}{says}{in_line}{hint}",
-    "name": "raised {type}: {text}; the function may use only what it defines or imports itself, besides {names}",
+    "name": "raised {type}: {text}; only {names} is there already: define or import everything else inside the "
+    "function{hint}",
     "forbidden": "{said}{in_line}{hint}",
     "build": "{said}",
     "time limit": "did not end within {seconds:g} s: {look}",
@@ -70,9 +71,11 @@ PHRASES = {
     "right": "; your {names} is right",
     "all right": "; your {names} are right",
     "factor": "each is {factor} times what it should be",
+    "factor of one": "it is {factor} times what it should be",
     "rebinds": "`{rebinds}` gives the name to a new array: write `{within}` to change the array that was passed",
     "quotient": "`{quotient}` divides whole numbers, and leaves 0: write `{better}`",
     "swapped": "`{swapped}` swaps row and column: write `{better}`",
+    "unshared": "`{unshared}` is not in shared memory, so each thread has its own: write `__shared__` before its type",
     "half": "all are right to about three digits only: is something rounded or approximated?",
     "size": ", and {names} is {whole}",
     "sizes": ", and {names} are {whole}",
@@ -91,6 +94,8 @@ PHRASES = {
     "computed": " (computed from inf − inf, inf / inf, 0 · inf, 0 / 0 or the like)",
     "shared": " (computed from shared memory that none of a block's {block} threads had set)",
     "shuffles": "; or do shuffles read from a lane that takes no part?",
+    "unset or computed": " (computed from a variable or an array that the kernel had not set, or from inf − inf, 0 / 0 "
+    "or the like)",
     "unset": " (computed from a variable or an array that the kernel had not set)",
     "from infinities": " (the arguments contain infinities: ∞ − ∞, ∞ / ∞ and 0 · ∞ are NaN)",
     "from nans": " (the arguments contain NaN: the result must be NaN exactly where the equation gives NaN)",
@@ -149,6 +154,7 @@ HINTS = {
     "three to maximum": "; np.maximum and np.minimum compare two arrays, and write into a third: nest two calls",
     "computes": "; a kernel only computes: import math, functools and the like, and nothing else",
     "returned nothing": "; all_reduce, broadcast and receive return nothing: they change the vector in place",
+    "math": "; math.exp takes one number, np.exp an array",
     "no cupy": "; without a GPU xp is NumPy, which lacks what only CuPy has",
 }
 
@@ -222,7 +228,7 @@ def _why(facts: Mapping[str, Any]) -> str:
     return PHRASES["from infinities" if facts.get("infinities") else kind] if kind else ""
 
 
-WHOLE = ("rebinds", "quotient", "swapped", "half", "twin", "itself", "fixed")
+WHOLE = ("rebinds", "quotient", "swapped", "unshared", "half", "twin", "itself", "fixed")
 
 
 def _diagnosis(facts: Mapping[str, Any]) -> str:
@@ -234,7 +240,7 @@ def _diagnosis(facts: Mapping[str, Any]) -> str:
 
 def _more(facts: Mapping[str, Any]) -> str:
     """What is told after the numbers: more about the first wrong element, and what else there is."""
-    known = facts.get("mistaken") or facts.get("quotient") or facts.get("swapped")
+    known = any(facts.get(name) for name in ("mistaken", "quotient", "swapped", "unshared"))
     advice = f"; {facts['advice']}" if facts.get("advice") and not known else ""
     lanes = "".join(_those(facts, "shuffles"))
     return lanes + advice + _right(facts) + PHRASES.get(facts.get("reason", ""), "") + _hint(facts)
@@ -255,7 +261,7 @@ def _factor(facts: Mapping[str, Any]) -> str:
         return ""
     names, alike = facts["alike"], {1: "size"}.get(len(facts["alike"]), "sizes")
     size = PHRASES[alike].format(names=" and ".join(names), whole=facts["whole"]) if names else ""
-    return PHRASES["factor"].format_map(facts) + size
+    return PHRASES["factor of one" if facts.get("size") == 1 else "factor"].format_map(facts) + size
 
 
 def _right(facts: Mapping[str, Any]) -> str:

@@ -19,17 +19,13 @@ def _truth(labels: Array, predictions: Array, classes: int) -> Array:
     return M
 
 
-def _times(count: int) -> str:
-    return "1 time" if count == 1 else f"{count} times"
-
-
 def _occurs(labels: Array, predictions: Array, label: int, prediction: int) -> str:
     """The counts of a pair and of the exchanged pair, which may have been counted in its place."""
     M = _truth(labels, predictions, 1 + max(label, prediction, labels.max(), predictions.max()))
-    said = f"the pair of label {label} and prediction {prediction} occurs {_times(M[label, prediction])}"
+    said = f"the pair of label {label} and prediction {prediction} occurs {M[label, prediction]}×"
     if label == prediction:
         return said
-    return f"{said}, that of label {prediction} and prediction {label} {_times(M[prediction, label])}"
+    return f"{said}, that of label {prediction} and prediction {label} {M[prediction, label]}×"
 
 
 COUNTED = {"n": 2048, "classes": 2}

@@ -185,14 +185,17 @@ class Contract:
             wanted = ", ".join(map(str, self.arguments))
             raise CourseError(f"{operation}: expected {len(self.arguments)} arguments, {wanted}; got {len(values)}")
         known: Sizes = {}
-        shapes: dict[str, tuple[int, ...]] = {}  # of the arrays of any shape
+        shapes: dict[str, tuple[str, tuple[int, ...]]] = {}  # of the arrays of any shape: the first's name and shape
         for argument, value in zip(self.arguments, values, strict=True):
+            if argument.any_shape:
+                there = argument.name, np.shape(value)
+                name, shape = shapes.setdefault(argument.dims[0], there)
+                if shape != there[1]:
+                    both = f"{name} {shape} and {argument.name} {there[1]}"
+                    raise CourseError(f"{operation}: {both} must have the same shape")
             for name, size in _stated(argument, value, operation):
                 if known.setdefault(name, size) != size:
                     raise CourseError(f"{operation}: {name} is {known[name]} and also {size} in {self._shown(values)}")
-            if argument.any_shape and shapes.setdefault(argument.dims[0], np.shape(value)) != np.shape(value):
-                wanted = f"arrays of one shape for {argument.dims[0]}"
-                raise CourseError(f"{operation}: expected {wanted}; got {self._shown(values)}")
         return self.complete(known, operation)
 
     def complete(self, known: Sizes, operation: str) -> Sizes:

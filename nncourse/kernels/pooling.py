@@ -284,10 +284,17 @@ def _maxpool_backward_truth(
     return G.reshape(batch, c, h_in, w_in)
 
 
-def _one_window(
+def _mistakes_of_maxpool_backward(
     place: tuple[int, ...], D: Array, places: Array, h_in: int, w_in: int, size: int, stride: int, padding: int
 ) -> Mistakes:
-    """A kernel that assigns deltas, or takes their mean, where several windows share their largest pixel."""
+    """A kernel that compares places with pixels of the whole batch; one that assigns deltas, or takes their mean."""
+    of_the_first = np.zeros_like(D)
+    of_the_first[0, 0] = D[0, 0]
+    words = (
+        "only the first channel of the first sample gets deltas: places counts pixels within one image, "
+        "as t % (h_in * w_in) does"
+    )
+    yield words, _maxpool_backward_truth(of_the_first, places, h_in, w_in, size, stride, padding)
     s, k, row, column = place
     deltas = D[s, k][places[s, k] == row * w_in + column]
     if deltas.size > 1:
@@ -319,7 +326,7 @@ maxpool_backward = Operation(
         error_scale=lambda D, places, *sizes: _maxpool_backward_truth(abs(D), places, *sizes),
         tolerance=SUM_TOLERANCE,
         values={"places": _places},
-        mistakes=_one_window,
+        mistakes=_mistakes_of_maxpool_backward,
         edge_cases=("zeros", "large", "infinite", "nan"),
     ),
 )

@@ -39,6 +39,20 @@ def swapped_indices(operation: Operation, source: str) -> Mapping[str, str]:
     return {}
 
 
+def not_shared(source: str) -> Mapping[str, str]:
+    """An array in CUDA C that each thread has for itself, although threads meet at barriers and share its elements.
+
+    Its index is a thread's own, as in tile[y][x]; a thread's private array has other indices.
+    """
+    text = COMMENT.sub(" ", source)
+    own = {*re.findall(r"(\w+)\s*=\s*threadIdx\.[xyz]\b", text), *re.findall(r"threadIdx\.[xyz]", text)}
+    for found in re.finditer(r"(__shared__\s+)?\b(?:float|int)\s+(\w+)\s*((?:\[[^\]]*\]\s*)+)[;=]", text):
+        indices = {each.strip() for each in re.findall(rf"\b{found[2]}\s*\[([^\]]*)\]", text)}
+        if not found[1] and "__syncthreads" in text and indices & own:
+            return {"unshared": found[2]}
+    return {}
+
+
 def rebinding(operation: Operation, text: str) -> Mapping[str, str]:
     """A statement such as `W = W - rate * G`, whose W should change in place, and what to write for it; else {}.
 

@@ -23,6 +23,8 @@ def not_a_number(call: Call, wrong: Wrong) -> dict[str, Any]:
     )
     unwritten = got == np.float32(HUGE) or (got.dtype.kind in "iu" and abs(int(got) - SENTINEL) < MOST_COUNTED)
     nan = "unwritten" if unwritten else kind_of_nan(got)
+    if nan == "computed" and returned.covers and all((abs(value) < USUAL).all() for value in floats):
+        nan = "unset or computed"  # large numbers of unset memory, subtracted, are NaN too
     return {
         "nan": nan,
         "block": " × ".join(map(str, returned.block)),
