@@ -278,7 +278,19 @@ def test_table_and_figure_can_be_read(operation, kernel, sizes):
             frame = axes.get_position()
             assert min(frame.x0, frame.y0) > 0 and max(frame.x1, frame.y1) < 1
         legend = [entry.get_text() for entry in figure.legends[0].get_texts()]
-        assert {"faint: read", "framed: written"} <= set(legend)
+        kinds = set(seen.accesses.trace.accesses["kind"].tolist())
+        assert ("faint: read" in legend) == (READ in kinds) and "framed: written" in legend
+        assert ("outside the array" in legend) == any(
+            text.get_text() == "outside" for axes in figure.axes for text in axes.texts
+        )
+
+
+def test_arrays_are_drawn_as_data_pass_through_them():
+    seen = picture.show("dense_forward", "tiled", batch=8, n_in=8, n_out=8, block=(4, 4), TILE=4)
+    titles = [axes.get_title(loc="left").partition(" ")[0] for axes in seen.figure.axes]
+    assert titles == ["threads", "A", "W", "b", "A_tile", "A_tile", "W_tile", "W_tile", "Z"]
+    tiles = [axes.get_title(loc="left") for axes in seen.figure.axes if "A_tile" in axes.get_title(loc="left")]
+    assert "written" in tiles[0] and "read" in tiles[1]
 
 
 def test_reads_are_counted_for_each_element():

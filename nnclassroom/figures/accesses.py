@@ -226,7 +226,7 @@ def _lines(accesses: Accesses) -> tuple[list[str], list[tuple[Texts, list[Texts]
         if count.worst:
             remarks.append(f"{name}: {count.worst}")
     if in_global:
-        remarks.append("sectors: of 32 bytes, touched by one access of a warp; fewest: that would do")
+        remarks.append("sectors of 32 bytes: mean for one access of a warp; fewest: how many would do")
     remarks = [f"✗ {text}" for text in _faults(accesses)] + remarks
     tables: list[tuple[Texts, list[Texts]]] = [
         (head, rows) for head, rows in ((GLOBAL_HEAD, in_global), (SHARED_HEAD, in_shared)) if rows

@@ -27,13 +27,13 @@ BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
 
 
 def plot_counts(counts: Mapping[str, np.ndarray], what: str, title: str = "") -> Described:
-    """Draw arrays (height, width) of whole numbers side by side, each number in its cell; one scale of colours."""
+    """Draw arrays (height, width) of whole numbers side by side, each number in its cell; each has a scale of its own."""
     figure = Figure(figsize=(min(WIDEST, 3.6 * len(counts)), 4.2), dpi=100, layout="constrained")
     figure.suptitle(title, fontsize=11)
     places = figure.subplots(1, len(counts), squeeze=False)[0]
-    most, said = max(int(np.max(array)) for array in counts.values()), []
+    said = []
     for axes, (name, array) in zip(places, counts.items(), strict=True):
-        axes.imshow(array, cmap="Blues", vmin=0, vmax=2 * most)  # text stays legible, on a dark page too
+        axes.imshow(array, cmap="Blues", vmin=0, vmax=2 * int(np.max(array)))  # text stays legible, on a dark page too
         for (row, column), count in np.ndenumerate(array):
             axes.text(column, row, f"{count}", ha="center", va="center", fontsize=72 * 2.4 / array.shape[1] * 0.42)
         axes.set_title(name, fontsize=9)

@@ -52,6 +52,7 @@ EDGES = {  # style of a cell: colour, width in points, distance from the cell's 
     "framed": ("black", 1.1, 0.05, "-"),
     "request": ("#8e00c9", 2.2, 0.0, "-"),  # the worst request of a warp
 }
+PALE = 0.0, 0.55  # how pale cells are: written, and read
 KINDS = {READ: "read", WRITE: "written", ATOMIC: "atomic updates"}
 CELL_INCHES = (0.32, 0.28, 0.24, 0.2, 0.17, 0.14, 0.11, 0.08, 0.05)
 LEFT, RIGHT, TOP, BOTTOM, WIDTH, TALLEST = 0.5, 0.15, 0.28, 0.5, 7.0, 7.5  # inches, around a panel and of all
@@ -203,6 +204,7 @@ class Panel:
     cells: list[Cell]
     words: str = ""  # about the worst request
     array: str = ""  # its name; "" for the threads
+    faint: bool = False  # it has elements that are read
 
 
 def plot_accesses(accesses: Accesses, block: int | None = None, plain: bool = False) -> WordedFigure:
@@ -292,18 +294,27 @@ def _width(panel: Panel, inches: float) -> float:
 def _panels(accesses: Accesses, block: int | None) -> list[Panel]:
     trace = accesses.trace
     panels = [_thread_panel(trace, block)]
-    for number, memory in enumerate(trace.memories):
+    for number in _in_order(trace):
+        memory = trace.memories[number]
         here = trace.accesses["memory"] == number
         name = f"{memory.name} ({', '.join(map(str, memory.shape))})"
         if memory.shared:
             shown = int(trace.accesses["block"][here].min()) if block is None else block
             here &= trace.accesses["block"] == shown
             name += f", shared in block {shown}"
-        for kind in np.unique(trace.accesses["kind"][here]).tolist() or [READ]:
+        kinds = np.unique(trace.accesses["kind"][here]).tolist() or [READ]
+        for kind in sorted(kinds, key=lambda kind: (memory.shared and kind == READ, kind)):
             chosen = here & (trace.accesses["kind"] == kind)
             title = f"{name}: {KINDS[kind] if chosen.any() else 'not touched'}"
             panels.append(_panel(trace, memory, title, kind, trace.accesses[chosen], accesses.requests[chosen], block))
     return panels
+
+
+def _in_order(trace: Trace) -> list[int]:
+    """The memories as data pass through them: arrays that are only read, shared memory, arrays that are changed."""
+    changed = set(trace.accesses["memory"][trace.accesses["kind"] != READ].tolist())
+    numbers = range(len(trace.memories))
+    return sorted(numbers, key=lambda number: 1 if trace.memories[number].shared else 2 * (number in changed))
 
 
 def _thread_panel(trace: Trace, block: int | None) -> Panel:
@@ -354,7 +365,8 @@ def _panel(
     lines = range(lines.start, min(lines.stop, max((cell.row for cell in cells), default=0) + 1))
     xlabel, ylabel = ("cell", "row of 32" if len(lines) > 1 else "") if long else ("column", "row")
     title = _title(title, lines, columns, memory.size)
-    return Panel(title, xlabel, ylabel, columns, lines, cells, words, memory.name)
+    faint = kind == READ and len(rows) > 0
+    return Panel(title, xlabel, ylabel, columns, lines, cells, words, memory.name, faint)
 
 
 def _cut(width: int | None, low: int, high: int) -> tuple[range, range, int]:
@@ -391,7 +403,7 @@ def _faces(blocks: set[int], threads: set[int], size: int, kind: int, block: int
         chosen = [OTHERS] if blocks else []
     else:
         chosen = [colormaps["viridis"](0.15 + 0.8 * next(iter(threads)) / size)] if len(threads) == 1 else [MANY]
-    pale = 0.0 if kind else 0.55
+    pale = PALE[kind == READ]
     return [_paled(face, pale) for face in chosen] or ["white"]
 
 
@@ -455,19 +467,26 @@ def _legend(trace: Trace, panels: list[Panel], block: int | None) -> list[Patch]
     def add(label: str, face: ColorType, edge: str = EDGE, **style: Any) -> None:
         handles.append(Patch(facecolor=face, edgecolor=edge, label=label, **style))
 
-    styles, count = {cell.style for panel in panels for cell in panel.cells}, prod(trace.grid)
-    add("faint: read", _faces({0}, set(), 1, READ, None)[0])
-    add("framed: written", BLOCKS[0], "black", linewidth=1.1)
+    cells = [cell for panel in panels for cell in panel.cells]
+    styles, faces = {cell.style for cell in cells}, {face for cell in cells for face in cell.faces}
+    count = prod(trace.grid)
+    several, others = ({_paled(face, pale) for pale in PALE} & faces for face in (MANY, OTHERS))
+    if any(panel.faint for panel in panels):
+        add("faint: read", _faces({0}, set(), 1, READ, None)[0])
+    if "framed" in styles:
+        add("framed: written", BLOCKS[0], "black", linewidth=1.1)
     if block is None:
         for number, colour in enumerate(BLOCKS[:count]):
             add(f"block {number}", colour)
         if count > len(BLOCKS):
             handles[-1].set_label(f"block {len(BLOCKS) - 1}; then the colours again")
-        if count > 4:
+        if several:
             add("more than 4 blocks", MANY)
     else:
-        add("several threads", MANY)
-        add("other blocks only", OTHERS)
+        if several:
+            add("several threads", MANY)
+        if others:
+            add("other blocks only", OTHERS)
     if any(panel.words for panel in panels):
         colour, width, *_ = EDGES["request"]
         add("what one warp asks for at once", "white", colour, linewidth=width)
