@@ -1,5 +1,7 @@
 """Numbers as people read them: times, rates, ratios."""
 
+from nncourse.language import ENGLISH, current
+
 
 def duration(seconds: float) -> str:
     """A time with three digits and a unit, such as "1.25 ms"."""
@@ -8,12 +10,18 @@ def duration(seconds: float) -> str:
 
 def times_as_fast(ratio: float) -> str:
     """A speedup with three digits, such as "12.5×"; below 0.01 as a fraction, such as "1/250"."""
-    return f"{three_digits(ratio)}×" if ratio >= 0.01 else f"1/{1 / ratio:,.0f}"
+    return f"{three_digits(ratio)}×" if ratio >= 0.01 else f"1/{whole(1 / ratio)}"
 
 
 def three_digits(value: float) -> str:
     """The number with three significant digits; from 100 on rounded to an integer."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return whole(value) if value >= 100 else f"{value:.3g}"
+
+
+def whole(value: float) -> str:
+    """The number rounded to an integer: "12,345"; in other languages "12 345", and "2345" without a space."""
+    text = f"{value:,.0f}"
+    return text if current() == ENGLISH else text.replace(",", "" if len(text) == len("2,345") else " ")
 
 
 def rate(per_second: float, unit: str) -> str:

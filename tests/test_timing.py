@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from nnclassroom import timing
+from nnclassroom import formats, timing
 from nnclassroom.exercises.catalogue import find
 from nnclassroom.judge import check
 from nnclassroom.timing import pytorch
@@ -152,6 +152,20 @@ def test_bytes_that_move_faster_than_the_memory_are_in_the_cache():
     table = timing.table(dense, [faster], SMALL)
     assert "In cache: faster than memory" in str(table) and "In cache: faster than memory" in table._repr_html_()
     assert "In cache" not in str(timing.table(dense, [row("numpy", 0.2)], SMALL))
+
+
+def test_what_the_bandwidth_limits_may_be_in_the_cache_with_some_flops_for_each_byte():
+    assert timing.of_limit(1.37, 5 * 10**6, 10**6) == "137 %"
+    assert timing.of_limit(1.37, 5 * 10**6, 10**6, by_memory=True) == timing.Table.CACHED
+    assert timing.of_limit(1.37, 1000, 10**6, by_memory=False) == "137 %"
+
+
+@pytest.mark.parametrize(
+    ("language", "numbers"), [("en", ["2,345×", "12,345×", "1/2,345"]), ("es", ["2345×", "12 345×", "1/2345"])]
+)
+def test_thousands_in_the_readers_language(monkeypatch, language, numbers):
+    monkeypatch.setenv("NNCOURSE_LANG", language)
+    assert [formats.times_as_fast(ratio) for ratio in (2345.0, 12_345.0, 1 / 2345)] == numbers
 
 
 def test_no_cache_holds_large_data_and_a_limit_that_is_passed_was_measured_under_load():

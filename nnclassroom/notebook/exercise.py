@@ -51,17 +51,26 @@ class Outcome:
     table: timing.Table | None = None
 
     def __str__(self) -> str:
-        table = [str(self.table)] if self.table else []
-        return "\n".join([f"{SIGNS[self.state]} {self.line}", *(f"  {note}" for note in self.notes), *table])
+        below = [*self.notes, *([self.table.in_one_line] if self.table else [])]
+        return "\n".join([f"{SIGNS[self.state]} {self.line}", *(f"  {each}" for each in below)])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        return self.html()
+
+    def html(self, folded: bool = True) -> str:
+        """The verdict, the notes and the table of times, by default in a fold below its line."""
         first, *excerpt = self.line.splitlines()
         code = f"<pre>{html.escape(chr(10).join(excerpt))}</pre>" if excerpt else ""
         notes = "".join(f"<br><small>{html.escape(note)}</small>" for note in self.notes)
-        block = page(f"{SIGNS[self.state]} {html.escape(first)}{code}{notes}", self.state)
-        return block + (self.table._repr_html_() if self.table else "")
+        body = f"{SIGNS[self.state]} {html.escape(first)}{code}{notes}"
+        if self.table is None:
+            return page(body, self.state)
+        if not folded:
+            return page(body, self.state) + self.table._repr_html_()
+        summary = f"<summary><small>{html.escape(self.table.in_one_line)}</small></summary>"
+        return page(f"{body}<details>{summary}{self.table._repr_html_()}</details>", self.state)
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,11 +153,16 @@ def _judged_and_kept(
         kept_kernels.note_attempt(operation, name, verdict)
     if verdict is None:
         kept = _kept(operation, name)
-        words = "open here. Your kept kernel goes on." if kept else "open. The course goes on with its own kernel."
+        words = (
+            "open in this cell. Your kept kernel is still used."
+            if kept
+            else "open. The course goes on with its own kernel."
+        )
         outcome = Outcome("open", f"{operation.name} ({name}): {words}")
         answer = Answer(kept or course, kept or course, outcome)
     elif verdict:
-        line.words = f"{SIGNS['right']} {verdict.line}. Timing it beside others, at most about 20 s"
+        if _is_timed(operation, name, launch):
+            line.words = f"{SIGNS['right']} {verdict.line}. Timing it beside others, at most about 20 s"
         assert attempt  # what is right can be called
         table, notes = timed(operation, name, text, launch, attempt)
         warnings: list[str] = []
@@ -170,9 +184,11 @@ def _judged_and_kept(
         answer = Answer(kept := _kept(operation, name) or course, kept, Outcome("open", verdict.line))
     else:
         kept = _kept(operation, name)
-        goes_on = "Your earlier right one stays kept, and goes on" if kept else "The course goes on with its own kernel"
+        goes_on = (
+            "Your earlier correct kernel is still kept and used" if kept else "The course goes on with its own kernel"
+        )
         shown = attempt and replace(attempt, whose="yours, wrong")
-        nowhere = "" if shown else "; .attempt is the course's too"
+        nowhere = "" if shown else "; .attempt, otherwise your own version, is the course's too"
         more = (f'Stuck? hint("{operation.name}", "{name}")', f"Not kept. {goes_on}{nowhere}.")
         outcome = Outcome("wrong", verdict.line, (*filter(None, [verdict.numbers]), *more))
         answer = Answer(kept or course, shown or course, outcome, verdict.case.arguments if verdict.case else None)
@@ -199,6 +215,12 @@ def judged(
     return kernel, verdict
 
 
+def _is_timed(operation: Operation, name: str, launch: dict[str, Any] | None) -> bool:
+    """Whether a kernel of this name is timed on this machine."""
+    on_gpu = bool(launch) or operation.python_devices.get(name) == "gpu"
+    return operation.flops is not None and (devices.gpu_available() or not on_gpu)
+
+
 def timed(
     operation: Operation, name: str, text: str | None, launch: dict[str, Any] | None, kernel: Kernel | None
 ) -> tuple[timing.Table | None, list[str]]:
@@ -206,11 +228,10 @@ def timed(
     notes: list[str] = []
     if operation.flops is None:
         return None, notes
-    on_gpu = bool(launch) or operation.python_devices.get(name) == "gpu"
     try:
         if isinstance(kernel, CudaKernel) and (devices.gpu_available() or why_no_nvrtc() is None):
             notes.append(_resources_in_words(kernel))
-        if on_gpu and not devices.gpu_available():
+        if not _is_timed(operation, name, launch):
             return None, [
                 f"Checked {'on the CPU emulator' if launch else 'with NumPy'}, not timed: no GPU here.",
                 *notes,

@@ -201,7 +201,7 @@ def kernel(kept: Kept) -> str:
         f"<section><h3>{escape(f'{kept.operation.name} ({kept.name})')}</h3>"
         f"<p>{escape(formula)}{f'<br>launch: {escape(words)}' if words else ''}</p>"
         + (f'<ol class="source">{lines}</ol>' if lines else "")
-        + f"{kept.outcome._repr_html_()}</section>"
+        + f"{kept.outcome.html(folded=False)}</section>"
     )
 
 

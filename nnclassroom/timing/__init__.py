@@ -43,7 +43,8 @@ class Row:
     """One kernel's time. `limit` is the fraction of the machine's measured limit that it reaches.
 
     If `seconds` is None, nothing was timed, and `note` says why. Otherwise a `note` says why the time is unreliable.
-    `meanwhile` is the load by other processes during the measurement.
+    `meanwhile` is the load by other processes during the measurement. `by_memory` tells whether the copy bandwidth is
+    the limit that binds; None if it is not known, and FLOPs and bytes decide.
     """
 
     kernel: str
@@ -54,15 +55,20 @@ class Row:
     limit: float | None
     note: str = ""
     meanwhile: threads.Load = threads.Load()
+    by_memory: bool | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of times, as text of at most 80 columns and as HTML for a notebook. `shared`: sentences below it."""
+    """Rows of times, as text of at most 80 columns and as HTML for a notebook. `shared`: sentences below it.
+
+    `beside` is the course's kernel of the same name as the first row's, if there is one.
+    """
 
     title: str
     rows: tuple[Row, ...]
     shared: tuple[str, ...] = ()
+    beside: str = ""
 
     HEAD = ("kernel", "on", "time", "rate", "of limit")
     WIDTHS = (16, 5, 10, 16, 10, 11, 11)
@@ -83,6 +89,19 @@ class Table:
         body = "".join(cells(self._cells(row), columns=len(self._head)) for row in self.rows)
         foot = "<br>".join(self._foot)
         return page(f"<b>{self.title}</b><table>{cells(self._head, tag='th')}{body}</table><small>{foot}</small>")
+
+    @property
+    def in_one_line(self) -> str:
+        """The first row's time, and how many times as fast it is as the bases and the course's kernel `beside`."""
+        first = self.rows[0]
+        time = duration(first.seconds) if first.seconds else "–"
+        if first.note:
+            return f"Your kernel: {time}; {first.note}"
+        own = self.beside if self.beside and self._speedup(first, self.beside) != "–" else ""
+        others = [f"{self._speedup(first, base)} {base}" for base in self._bases if base != own]
+        if own:
+            others.append(f"{self._speedup(first, own)} the course's {own}")
+        return f"Your kernel: {time}; speed: {', '.join(others)}" if others else f"Your kernel: {time}"
 
     @property
     def _foot(self) -> list[str]:
@@ -112,7 +131,7 @@ class Table:
             return [*start, row.note]
         by_flops = _by_flops(row.flops, row.bytes)
         speed = rate(row.flops / row.seconds, "FLOP/s") if by_flops else rate(row.bytes / row.seconds, "B/s")
-        share = of_limit(row.limit, row.flops, row.bytes)
+        share = of_limit(row.limit, row.flops, row.bytes, row.by_memory)
         return [*start, speed, share, *(self._speedup(row, over) for over in self._bases)]
 
     def _speedup(self, row: Row, over: str) -> str:
@@ -120,9 +139,13 @@ class Table:
         return times_as_fast(found[0] / row.seconds) if found and row.seconds else "–"
 
 
-def of_limit(limit: float, flops: int, bytes: int) -> str:
-    """A share of a measured limit in per cent; or that the data must have been in a cache, if they fit into one."""
-    if limit > OVER and bytes <= LARGEST_CACHE and not _by_flops(flops, bytes):
+def of_limit(limit: float, flops: int, bytes: int, by_memory: bool | None = None) -> str:
+    """A share of a measured limit in per cent; or that the data must have been in a cache, if they fit into one.
+
+    by_memory: whether the limit is the copy bandwidth; if None, that is guessed.
+    """
+    by_memory = not _by_flops(flops, bytes) if by_memory is None else by_memory
+    if limit > OVER and bytes <= LARGEST_CACHE and by_memory:
         return Table.CACHED
     return f"{100 * limit:.2g} %" if limit < 0.995 else f"{100 * limit:.0f} %"
 
@@ -182,7 +205,7 @@ def _is_over(row: Row) -> bool:
     """Whether a row shows more than the limit, which nothing can reach."""
     if row.limit is None or row.note or row.limit <= OVER:
         return False
-    return of_limit(row.limit, row.flops, row.bytes) != Table.CACHED
+    return of_limit(row.limit, row.flops, row.bytes, row.by_memory) != Table.CACHED
 
 
 def shared_in_words(meanwhile: threads.Load, places: Collection[str]) -> tuple[str, ...]:
@@ -213,7 +236,7 @@ def compare(yours: Kernel, label: str = "yours", measure: Callable[[tuple[Any, .
     rows += _or_reason("PyTorch", device, lambda: _time_pytorch(operation, arguments, device))
     if device == "gpu":
         rows += _or_reason("transfers", device, lambda: [_time_transfers(operation, arguments)])
-    return table(operation, rows, sizes)
+    return replace(table(operation, rows, sizes), beside=yours.name if yours.name in operation.kernels else "")
 
 
 def compare_text(operation_name: str, name: str, text: str | None, launch: dict[str, Any] | None) -> Table:
@@ -261,7 +284,9 @@ def _row(name: str, device: str, seconds: float, flops: int, size: int) -> Row:
     nothing = seconds_of_nothing(device)
     note = f"too short to measure: a bare call takes {duration(nothing)}" if seconds < 2 * nothing else ""
     limits = devices.limits(device)
-    return Row(name, device, seconds, flops, size, max(flops / limits["matrix"], size / limits["copy"]) / seconds, note)
+    computing, copying = flops / limits["matrix"], size / limits["copy"]
+    share, by_memory = max(computing, copying) / seconds, copying > computing
+    return Row(name, device, seconds, flops, size, share, note, by_memory=by_memory)
 
 
 @functools.cache

@@ -50,6 +50,7 @@ class Part:
     shape: of the call's first result; () for several calls.
     least: seconds at the machine's measured limits.
     launched: the time includes the launch from Python, since the kernel cannot be recorded.
+    by_memory: the copy bandwidth is the limit that binds.
     """
 
     operation: str
@@ -62,6 +63,7 @@ class Part:
     bytes: int
     least: float
     launched: bool = False
+    by_memory: bool | None = None
 
     @property
     def label(self) -> str:
@@ -75,7 +77,7 @@ class Part:
 
     @property
     def of_limit(self) -> str:
-        return of_limit(self.least / self.seconds, self.flops, self.bytes)
+        return of_limit(self.least / self.seconds, self.flops, self.bytes, self.by_memory)
 
 
 @dataclass(frozen=True)
@@ -217,11 +219,12 @@ def step_profile(
         result = function(*arguments)
         assert isinstance(kernel.operation, Operation)
         flops, size = kernel.operation.count(*arguments)
-        least = max(flops / limits["matrix"], size / limits["copy"], shortest)
+        computing, copying = flops / limits["matrix"], size / limits["copy"]
+        least, by_memory = max(computing, copying, shortest), copying > computing
         shape = (result[0] if isinstance(result, tuple) else result).shape
         taken, launched = known[key]
         whose = name in backend.yours
-        parts.append(Part(name, kernel.name, whose, shape, 1, taken, flops, size, least, launched))
+        parts.append(Part(name, kernel.name, whose, shape, 1, taken, flops, size, least, launched, by_memory))
         return result
 
     before, rate = threads.look(), optimizer.usual_rate
@@ -250,6 +253,7 @@ def together(parts: Sequence[Part]) -> Part:
         bytes=sum(part.bytes for part in parts),
         least=sum(part.least for part in parts),
         launched=any(part.launched for part in parts),
+        by_memory=all(part.by_memory for part in parts),
     )
 
 
