@@ -258,7 +258,7 @@ def _text(yours: Any) -> str:
     try:
         return f"{float(yours) + 0:.5g}"  # + 0 turns −0 into 0
     except (TypeError, ValueError):
-        return "no number"
+        return "not a number"
 
 
 def _close(numbers: np.ndarray, wanted: np.ndarray, scale: float) -> bool:

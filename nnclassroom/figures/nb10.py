@@ -27,7 +27,7 @@ BLUE, ORANGE, GREEN, RED = "#4c78a8", "#f58518", "#54a24b", "#d62728"
 
 
 def plot_counts(counts: Mapping[str, np.ndarray], what: str, title: str = "") -> Described:
-    """Draw arrays (height, width) of whole numbers side by side, each number in its cell; each has a scale of its own."""
+    """Draw arrays (height, width) of whole numbers side by side, each number in its cell, each with its own scale."""
     figure = Figure(figsize=(min(WIDEST, 3.6 * len(counts)), 4.2), dpi=100, layout="constrained")
     figure.suptitle(title, fontsize=11)
     places = figure.subplots(1, len(counts), squeeze=False)[0]

@@ -249,7 +249,7 @@ def cpu_meters(powercap: Path = POWERCAP) -> tuple[list[Meter], str]:
             name, most = ((package / file).read_text().strip() for file in ("name", "max_energy_range_uj"))
             int((package / "energy_uj").read_text())
         except (OSError, ValueError) as error:
-            said = reason_of(error) if isinstance(error, OSError) else "no number"
+            said = reason_of(error) if isinstance(error, OSError) else "not a number"
             return [], f"energy of the CPU: {NOWHERE} ({package / 'energy_uj'}: {said})"
         meters.append(Meter(f"CPU {name}", "cpu", _file_counter(package / "energy_uj"), int(most) / 1e6, number))
     return meters, "" if meters else f"energy of the CPU: {NOWHERE} ({powercap} has no RAPL counters)"
