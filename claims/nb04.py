@@ -78,7 +78,9 @@ CLAIMS = [
     Claim("step-use-answer", "more than 94 of a hundred are right", seeds=more_steps),
     Claim("race-words", "64 such threads may leave one addition of 64", why="derived: all read before one writes"),
     Claim("tree", "9 rounds instead of 511 additions", why="derived: 2⁹ = 512"),
-    Claim("tree-barrier", "of its 1,024 cells, one for each thread of the largest block", why="source: kernels/cost.cu"),
+    Claim(
+        "tree-barrier", "of its 1,024 cells, one for each thread of the largest block", why="source: kernels/cost.cu"
+    ),
     Claim("tree-budget", "The check counts, with 2,048 numbers", why=SPEC),
     Claim("tree-budget", "no thread may read more than 64 numbers of", why=SPEC),
     Claim("shuffle", "In the last five rounds of the tree only one warp is at work", why="derived: 2⁵ = 32"),

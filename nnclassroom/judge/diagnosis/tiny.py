@@ -46,7 +46,8 @@ def smaller(operation: Operation, case: Case, run: Runner, options: Mapping[str,
 def tiny_sizes(operation: Operation, case: Case) -> list[Sizes]:
     """Sizes for which the arguments have at most MOST_SHOWN numbers, the smallest first; others are as in the case.
 
-    None is smaller than all that the operation lists: a kernel for whole tiles need not be right for a part of one.
+    None is smaller or larger than all that the operation lists: a kernel for whole tiles need not be right for a part
+    of one.
     """
     shapes, known = operation.shapes, operation.sizes(*case.arguments)
     sizes = {name: known[name] for name in shapes.free_names}
@@ -54,9 +55,10 @@ def tiny_sizes(operation: Operation, case: Case) -> list[Sizes]:
     if not changing or "ranks" in sizes or not all(isinstance(size, int) for size in sizes.values()):
         return []
     listed = operation.trial.sizes_to_check
-    lowest = [min((each[name] for each in listed if name in each), default=1) for name in changing]
+    given = [[each[name] for each in listed if name in each] or [1, 3] for name in changing]
     rows = np.random.default_rng(0).integers(2, 7, (DRAWS, len(changing))) // 2  # from 1 to 3
-    for row in dict.fromkeys(map(tuple, rows[(rows >= lowest).all(axis=1)].tolist())):
+    rows = rows[((rows >= list(map(min, given))) & (rows <= list(map(max, given)))).all(axis=1)]
+    for row in dict.fromkeys(map(tuple, rows.tolist())):
         tried = sizes | dict(zip(changing, row, strict=True))
         try:
             whole = shapes.complete(tried, operation.name)
