@@ -81,6 +81,11 @@ def reads() -> bool:
     )
 
 
+def reads_of_the_tile() -> bool:
+    seen = picture.show("turn_round", "shared", n=70).accesses["tile"]
+    return seen.reads == 70 and 3 * 70 // 4 == 52
+
+
 def swapped() -> bool:
     """A warp of 32 × 8 threads writes 32 neighbours; with x and y swapped, cells of eight rows."""
     seen = picture.show("add_bias", "naive", batch=8, n=64, block=(32, 8)).accesses["Z"]
@@ -105,6 +110,7 @@ CLAIMS = [
         "rows-or-columns-answer", "of 64 bytes, 16 numbers side by side", why="source: data sheets of x86 processors"
     ),
     Claim("order-words", "touch 32,768 in", once=reads),
+    Claim("turn-spec", "a right kernel makes 70 reads", once=reads_of_the_tile),
     Claim("one-words", "the check allows 1,024 reads of", why=BY_HAND),
     Claim("one-spec", "= 0, 64, 128, … below", why="definition: what is to be written"),
     Claim("one-spec", "16,384 times from global memory; the check allows 2,048", once=reads),
@@ -123,7 +129,7 @@ CLAIMS = [
     Claim("ladder-answer", "numbers, 550 GB, in 22.5 ms", once=caches),
     Claim("ladder-answer", "six times what the memory can deliver", once=caches),
     Claim("ladder-answer", "the caches did most of the sharing", once=caches),
-    Claim("ladder-next", "at most a fifth of 67 TFLOP/s is left: 13", once=rates),
+    Claim("ladder-next", "at most a fifth is left of the 67 TFLOP/s", once=rates),
     Claim("ladder-next", "The kernel reaches 7.9", once=tiled_rate),
     Claim("try", "Then run the one with 16 again", why="definition: what to do"),
     Claim("try-answers", "4 sectors: 32 threads write 32 neighbours", once=swapped),

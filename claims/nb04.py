@@ -87,7 +87,7 @@ CLAIMS = [
     Claim("shuffle", "one bit each: here all 32", why="definition: of the mask"),
     Claim("shuffle", "lane 0 ends with the sum of all", why="derived: 16 + 8 + 4 + 2 + 1 = 31"),
     Claim("shuffle", "The figure shows it for 8 lanes", why="definition: of the figure"),
-    Claim("two-levels", "The first warp takes these up to 32 numbers", why="derived: 1,024 / 32"),
+    Claim("two-levels", "The first warp takes these numbers, at most 32", why="derived: 1,024 / 32"),
     Claim("two-levels", "The tree for 512 threads needs 10 barriers", why="derived: 1 + 9"),
     Claim("write-shuffle", "16, 8, 4, 2, 1: add to the sum what the shuffle gives", why=SPEC),
     Claim("write-shuffle", "Yours may do so at most 48 times", why=SPEC),

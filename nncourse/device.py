@@ -34,7 +34,7 @@ def why_no_gpu() -> str:
     try:
         import cupy
     except ImportError:
-        return "CuPy is not installed here (for an NVIDIA GPU `make lab` does so, or pip install 'nncourse[cuda13]')"
+        return "CuPy is not installed here (for an NVIDIA GPU: `make lab`, or pip install 'nncourse[cuda13]')"
     if cupy.cuda.is_available():
         return ""
     return "CuPy is installed, but no NVIDIA GPU answers (on a Slurm cluster, ask for one: --gres=gpu:1)"

@@ -95,7 +95,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
     "03b": (
         Question(
             "03",
-            "A layer with 5 inputs and 3 neurons reads a batch of 8 samples. How many numbers has the matrix W?",
+            "A layer with 5 inputs and 3 neurons reads a batch of 8 samples. How many numbers does the matrix W have?",
             15,
             "W has a row for each neuron and a column for each input, 3 × 5. The batch changes A and Z, not W.",
         ),
