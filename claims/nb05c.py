@@ -56,6 +56,7 @@ def halved() -> bool:
 
 CLAIMS = [
     Claim("neurons-words", "It has 13 parameters", why="derived: 6 + 3 + 3 + 1"),
+    Claim("cost-answer", "ten times as long with 10 samples", why="source: the saved output of the cell above"),
     Claim("cost-answer", "with all samples they are nearly all of the memory", once=grown),
     Claim("cost-answer", "the ratio falls as the batch grows", once=grown),
     Claim("more-words", "compares PyTorch's autograd", why="definition: of that notebook"),

@@ -186,7 +186,10 @@ def plot_shapes() -> Described:
     for axes, (title, (summed, boxes)) in zip(figure.subplots(2, 2).flat, EQUATIONS.items(), strict=True):
         _draw_shapes(axes, boxes, summed)
         axes.set_title(title, fontsize=10)
-        named = (f"{sign} {name.replace(chr(10), ' ')} ({rows or 1}, {columns})" for sign, name, rows, columns in boxes)
+        sizes = (f"({rows}, {columns})" if rows else f"({columns},)" for *_, rows, columns in boxes)
+        named = (
+            f"{sign} {name.replace(chr(10), ' ')} {size}" for (sign, name, *_), size in zip(boxes, sizes, strict=True)
+        )
         said.append(f"{title.replace('  ', ', ')}: {' '.join(named).strip()}")
     return Described(figure, f"The four equations as rectangles with their sizes. {'. '.join(said)}.")
 
