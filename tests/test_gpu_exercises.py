@@ -99,7 +99,7 @@ def test_recorded_steps_are_shown_as_they_were_measured(results):
     results("recorded", {"machine": "A chip, 2 multiprocessors", "date": "2026-01-02", "records": records})
     head, more, *lines, where = recorded.launching().splitlines()
     assert head.split() == ["network", "4-3-1"] and more.endswith("2, adam") and where == "recorded, A chip, 2026-01-02"
-    assert [line.split() for line in lines] == [["launched", "400", "µs"], ["recorded", "50", "µs"]]
+    assert [line.split() for line in lines] == [["launched", "400", "µs"], ["graph", "50", "µs"]]
 
 
 def test_it_can_be_measured(gpu):

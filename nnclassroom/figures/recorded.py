@@ -35,9 +35,9 @@ from nnclassroom.timing import network_records as timing
 LIBRARIES = "cudnn", "PyTorch", "cupy"
 STEP_WORDS = {  # of benchmarks/recorded.py
     "launched": "launched",
-    "recorded": "recorded",
+    "recorded": "graph",
     "naive, launched": "naive, launched",
-    "naive, recorded": "naive, recorded",
+    "naive, recorded": "naive, graph",
 }
 DETAILED = 12  # operations of a step that have lines of their own
 
