@@ -162,7 +162,7 @@ def test_kernels_of_notebooks_09_to_11_train_the_digits_cnn_and_on_the_command_l
         assert re.search(rf"{operation}: +{kernel} +yours", told)
     assert "3 of 16 operations were yours: convolution_forward, maxpool_backward, adam_update" in told
     assert (
-        float(re.search(r"([\d.]+)% of the test digits are read rightly", told)[1]) > 30
+        float(re.search(r"([\d.]+)% of the test digits are read correctly", told)[1]) > 30
     )  # guessing among ten digits gives 10
     line = "--dataset digits --layers image1x8x8,conv2x2same,pool2,10 --activation relu --epochs 1 --optimizer adam"
     told = trained(f"{line} --cost categorical_cross_entropy --backend {'cuda' if gpu else 'numpy'}", tmp_path)
