@@ -186,6 +186,6 @@ CLAIMS = [
         "The checkpoint is whole, whoever wins",
         seeds=a_checkpoint_is_whole_whenever_its_writer_dies,
     ),
-    Claim("more", "ends more than 0.1 further", seeds=without_adams_memory_it_goes_further),
+    Claim("more", "ends more than 0.1 above", seeds=without_adams_memory_it_goes_further),
     Claim("more", "Eight devices need 64 micro-batches", once=bubbles),
 ]

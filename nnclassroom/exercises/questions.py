@@ -444,8 +444,8 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         ),
         Question(
             "09",
-            "At every step the gradient of weight A is 1,000 times that of weight B. By Adam, how much longer are the "
-            "steps of A?",
+            "At every step the gradient of weight A is 1,000 times that of weight B. With Adam, how much longer are "
+            "the steps of A?",
             "c",
             "Adam divides the mean of a weight's gradients by the root of the mean of their squares. A factor of 1,000 "
             "is in both, and cancels.",
