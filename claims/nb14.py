@@ -177,13 +177,14 @@ def beside_cudnn() -> bool:
 
 
 CLAIMS = [
+    Claim("chain-answer", "is about 24,000", why="derived: 1.4 ** 30 is 24,201"),
     Claim("cuda-predict", "An H200 copied 4.3 TB and computed 51 TFLOP per second", once=limits),
     Claim("four-answer", "fewer than 45 % are right.", seeds=little_without_shortcuts),
     Claim("four-answer", "With both, a network of 32 layers reads more than 90 %", seeds=both_read),
-    Claim("break-answer", "with each of five seeds more than a tenth of the digits less.", seeds=broken_reads_less),
+    Claim("break-answer", "by more than ten in a hundred with each of five seeds.", seeds=broken_reads_less),
     Claim("break-answer", "after one epoch those of the first block are longer", seeds=broken_weights_grow),
     Claim("fish-answer", "take 0.9 GB.", why="derived: 7,650 · 148 · 197 numbers of 4 bytes"),
-    Claim("train-answer", "Anything from 70 to 99 %, by the seed", seeds=any_share),
+    Claim("train-answer", "Anything from 70 to 99 %, depending on the seed", seeds=any_share),
     Claim("train-answer", "Several of our five seeds stayed below 92 %.", once=several_below),
     Claim("trap-answer", "With statistics gathered anew more than 90 % are right", seeds=anew_is_right),
     Claim("trap-answer", "In large mixed batches the mistake hardly shows", seeds=large_batches_hide_it),

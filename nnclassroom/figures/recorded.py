@@ -380,5 +380,5 @@ def experiment() -> str:
         lines.append([name, str(batch), str(epochs), str(len(some)), f"{seconds:.2f} s", *means])
     machines = dict.fromkeys(run["machine"].split(",")[0] for some in kinds.values() for run in some)
     days = [run["date"][:10] for some in kinds.values() for run in some]
-    heads = ["ResNet-34", "batch", "epochs", "runs", "an epoch", "right after a tenth", "at the end"]
+    heads = ["ResNet-34", "batch", "epochs", "runs", "an epoch", "right, after a tenth", "at the end"]
     return f"{table(heads, lines)}\nrecorded, {', '.join(machines)}, {max(days)}"
