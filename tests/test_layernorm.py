@@ -109,16 +109,16 @@ def gradients(change):
 
 
 WRONG = {
-    "behind the root": (layernorm_forward, forward(lambda A, e: A.std(axis=2) + e), "belongs within"),
+    "behind the root": (layernorm_forward, forward(lambda A, e: A.std(axis=2) + e), "inside the root"),
     "unbiased": (layernorm_forward, forward(lambda A, e: np.sqrt(A.var(axis=2, ddof=A.shape[2] > 1) + e)), "ddof"),
-    "no root": (layernorm_forward, forward(lambda A, e: A.var(axis=2) + e), "root is missing"),
+    "no root": (layernorm_forward, forward(lambda A, e: A.var(axis=2) + e), "take its root"),
     "over all rows": (
         layernorm_forward,
         forward(lambda A, e: np.full(A.shape[:2], np.sqrt(A.var() + e))),
         "",
     ),
     "mean kept": (layernorm_forward, forward(lambda A, e: np.sqrt(A.var(axis=2) + e), False), "not subtracted"),
-    "scaled alone": (layernorm_backward, backward(lambda D, x, s, g, m: s * g * D), "for constants"),
+    "scaled alone": (layernorm_backward, backward(lambda D, x, s, g, m: s * g * D), "count as constants"),
     "no mean": (
         layernorm_backward,
         backward(lambda D, x, s, g, m: s * (g * D - x * m(g * D * x))),
@@ -129,10 +129,14 @@ WRONG = {
         backward(lambda D, x, s, g, m: s * (g * D - m(g * D))),
         "of the variance",
     ),
-    "gamma outside": (layernorm_backward, backward(lambda D, x, s, g, m: g * s * (D - m(D) - x * m(D * x))), "within"),
+    "gamma outside": (
+        layernorm_backward,
+        backward(lambda D, x, s, g, m: g * s * (D - m(D) - x * m(D * x))),
+        "D by it first",
+    ),
     "no gamma": (layernorm_backward, backward(lambda D, x, s, g, m: s * (D - m(D) - x * m(D * x))), "γ is left out"),
-    "a sum": (layernorm_gradients, gradients(lambda found, D: found * len(D)), "are means"),
-    "a mean over places": (layernorm_gradients, gradients(lambda found, D: found / D.shape[1]), "places"),
+    "a sum": (layernorm_gradients, gradients(lambda found, D: found * len(D)), "divide it by the batch"),
+    "a mean over places": (layernorm_gradients, gradients(lambda found, D: found / D.shape[1]), "by the batch alone"),
 }
 
 
