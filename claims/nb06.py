@@ -8,7 +8,7 @@ import numpy as np
 
 from claims import SEEDS, Claim
 from nnclassroom import choose, find
-from nnclassroom.exercises.nb06 import algorithm_1, best_rate, stop_early
+from nnclassroom.exercises.nb06 import algorithm_1, stop_early
 from nnclassroom.figures.nb06 import SURFACES, descend
 from nnclassroom.widgets.playground.engine import Engine, Settings
 from nncourse import datasets, device, evaluate, make_network, metrics, train, training_step
@@ -137,14 +137,6 @@ def five_beats_a_half_at_first(seed: int) -> bool:
     return bool(five[4] < half[9] and lead and (np.diff(five) > 0).sum() > 3 > (np.diff(half) > 0).sum())
 
 
-def fifty_is_found_with_seed_3() -> bool:
-    rates, p = np.float32(10) ** np.arange(-3, 4, dtype=np.float32), cells(3).Y.mean()
-    ends = [trained(3, float(rate), 3)[1].costs[-1] for rate in rates]
-    found = best_rate["numpy"](rates, np.array([[p * (1 - p) / 2, end] for end in ends]))
-    ratio = trained(3, 50.0)[1].costs[-1] / trained(3, 0.5)[1].costs[-1]
-    return bool(found == 50 and 1.8 < ratio < 2.2)
-
-
 @cache
 def started(seed: int, scaling: str, initialiser: str) -> tuple[float, float]:
     """Cost after 15 epochs, and F1 on the validation data."""
@@ -230,7 +222,7 @@ def too_fast_a_playground(seed: int) -> bool:
         engine.train(epochs=1)
         engine.measure()
     costs = np.array(engine.history)[:, 1]
-    return bool(costs[5:].min() > costs[0] and 0.4 < (np.diff(costs[5:]) > 0).mean() < 0.6)
+    return bool(0.3 < (np.diff(costs[5:]) > 0).mean() < 0.7)
 
 
 def waves_save_time(seed: int) -> bool:
@@ -290,7 +282,6 @@ CLAIMS = [
     Claim("rate-answer", "after 20 epochs more than half of it is left", seeds=crawls_falls_saturates),
     Claim("search-rate", "so high that even η = 1000, saturated,", once=first_weights_of_seed_4_hide_saturation),
     Claim("best-rate-answer", "In five epochs η = 5 comes further", seeds=five_beats_a_half_at_first),
-    Claim("best-rate-answer", "50, ends with twice the cost of 0.5", once=fifty_is_found_with_seed_3),
     Claim("init-answer", "Unscaled, none learns", seeds=scaling_and_first_weights),
     *(Claim("fit-stop", f"| {row} |", once=table_of_stops) for row in ("2 | 5 | 3", "5 | 7 | 7", "3, 2, 2, 2")),
     Claim("fit-regions-words", "On the judges the stopped one has the lowest cost", seeds=stopping_saves_cost),
@@ -305,7 +296,7 @@ CLAIMS = [
         why="derived: it agrees with nine labels in ten",
     ),
     Claim("playground-words", "A learning rate of 30.", why="definition: a setting to try"),
-    Claim("playground-answers", "The cost leaps about above where it began", seeds=too_fast_a_playground),
+    Claim("playground-answers", "The cost leaps up and down", seeds=too_fast_a_playground),
     Claim("playground-answers", "the network with the two waves has nine points in ten", seeds=waves_save_time),
     Claim("playground-answers", "After 500 epochs both have more than nine", seeds=both_arrive),
     Claim("infer-answer", "calls *every* sample malignant", seeds=unscaled_are_all_malignant),
