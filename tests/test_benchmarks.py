@@ -43,12 +43,14 @@ def test_the_pages_hold_the_tables_of_the_results():
 def test_counts_that_differ_are_shown():
     same = dict.fromkeys(counts.METRICS, 8)
     unlike = [{"requests read": 4}, {"requests read": 9}, {"sectors write": 6}, {"conflicts read": 1}]
-    rows = [{"operation": "relu", "kernel": "naive", "gpu": same | each, "emulator": same} for each in [{}, *unlike]]
+    rows = [
+        {"operation": "relu", "kernel": "naive", "emulator": same, "gpu": same | each, "gpu, as written": written}
+        for each, written in zip([{}, *unlike], [same, same, same, same | {"sectors write": 6}, same], strict=True)
+    ]
     said, (head, *lines) = counts.words_and_rows({"counts": rows})
-    assert (
-        said.startswith("Of 5 CUDA kernels") and "1 have the same six counts" in said and "4 the same sectors" in said
-    )
-    assert len(lines) == 4 and lines[0][1:3] == ["4 / 8", "8"]
+    assert said.startswith("Of 5 CUDA kernels, each launched once on a small case, 4 have")
+    assert "1 as always, 4 as they are written" in said and "4 have the same sectors" in said
+    assert len(lines) == 4 and lines[0][1:3] == ["4 / 8 / 8", "8"]
 
 
 def test_findings_are_counted_by_kind_beside_the_tool_that_is_meant_for_them():
