@@ -16,6 +16,7 @@ struct Argument {
     int32_t element_bytes;  // 0: a scalar
     int32_t written;        // the kernel may write to it: send it back
     int32_t same_as;        // number of the argument whose memory it shares; its own number if none
+    int32_t offset;         // bytes from a multiple of 16 to its first one: 0 or 8
 };
 
 static Argument arguments[MOST_ARGUMENTS];
@@ -183,10 +184,10 @@ inline bool receive_argument(int i) {
     if (!a.element_bytes) return receive(slots[i] = malloc(sizeof(uint64_t)), a.bytes);
     if (a.same_as == i) {
         const int64_t around = gap(a.bytes);
-        char* whole = static_cast<char*>(aligned_alloc(128, 2 * around + (a.bytes + 127) / 128 * 128));
-        buffers[i] = whole + around;
-        if (launch.most_records) memset(whole, 0, 2 * around + a.bytes);  // for out-of-bounds reads
-        ASAN_POISON_MEMORY_REGION(whole, around);
+        char* whole = static_cast<char*>(aligned_alloc(128, 2 * around + (a.offset + a.bytes + 127) / 128 * 128));
+        buffers[i] = whole + around + a.offset;
+        if (launch.most_records) memset(whole, 0, 2 * around + a.offset + a.bytes);  // for out-of-bounds reads
+        ASAN_POISON_MEMORY_REGION(whole, around + a.offset);
         ASAN_POISON_MEMORY_REGION(buffers[i] + a.bytes, around);
         if (!receive(buffers[i], a.bytes)) return false;
     } else {
@@ -204,7 +205,7 @@ inline void release_argument(int i) {
     free(originals[i]);
     originals[i] = nullptr;
     if (!arguments[i].element_bytes) free(slots[i]);
-    else if (arguments[i].same_as == i) free(buffers[i] - gap(arguments[i].bytes));
+    else if (arguments[i].same_as == i) free(buffers[i] - gap(arguments[i].bytes) - arguments[i].offset);
 }
 
 // Is this array also passed for a parameter that the kernel may write?

@@ -6,7 +6,10 @@ import sys
 import numpy as np
 import pytest
 
+from nnclassroom.exercises.catalogue import find
+from nnclassroom.exercises.hints import exercises
 from nnclassroom.judge import cases
+from nnclassroom.judge.answer import check_text
 from nnclassroom.judge.check import check
 from nnclassroom.judge.tolerance import references_of
 from nncourse.catalogue import epochs, operations
@@ -14,7 +17,9 @@ from nncourse.errors import CourseError
 from nncourse.kernels.activations import relu, sigmoid, softmax
 from nncourse.kernels.backpropagation import output_delta
 from nncourse.kernels.confusion import confusion_matrix
+from nncourse.kernels.cost import categorical_cross_entropy
 from nncourse.kernels.dense import dense_forward
+from nncourse.kernels.neuron import neuron
 from nncourse.kernels.operation import Operation
 from nncourse.kernels.pooling import maxpool_forward
 from nncourse.kernels.trial import Trial
@@ -72,7 +77,7 @@ def test_values_that_simple_mistakes_survive():
 
 def test_shapes_that_simple_mistakes_survive():
     shapes = {array.shape for array in arrays(relu)}
-    assert {1, 2, 3} <= {len(shape) for shape in shapes}
+    assert {1, 2, 3, 4} <= {len(shape) for shape in shapes}
     assert any(len(shape) == 2 and shape[0] == 1 < shape[1] for shape in shapes)
     assert any(len(shape) == 2 and shape[1] == 1 < shape[0] for shape in shapes)
     for number in range(2):
@@ -81,6 +86,63 @@ def test_shapes_that_simple_mistakes_survive():
     assert max(counts) > 1 << 15
     sizes = [case.arguments[2] for case in cases.cases(confusion_matrix, 0)]
     assert max(sizes) ** 2 > 1 << 16
+
+
+def exercise_operations() -> list[Operation]:
+    return [find(name) for name in dict.fromkeys(each.operation for each in exercises())]
+
+
+@pytest.mark.parametrize("operation", exercise_operations(), ids=lambda operation: operation.name)
+def test_no_answer_can_know_the_sizes_or_the_numbers(operation):
+    """Numbers that are what the equation allows, or exact in float32, are excepted, and the three rules of 05c."""
+    names, known = operation.shapes.free_names, {"perceptron_update": ("y", "a"), "corrected_mean": ("beta",)}
+    first, second = (list(cases.cases(operation, seed)) for seed in (1, 2))
+
+    def sizes(drawn):
+        return {str([operation.sizes(*case.arguments)[name] for name in names]) for case in drawn}
+
+    assert sizes(first) != sizes(second) or operation.name == "local_slopes"
+    for position, argument in enumerate(operation.arguments):
+        if argument.kind == "float" and not argument.dims and argument.name not in known.get(operation.name, ()):
+            values = [{case.arguments[position] for case in drawn} for drawn in (first, second)]
+            assert values[0] != values[1], argument.name
+
+
+def test_two_sizes_at_once_need_several_tiles():
+    both = [array.shape for array in arrays(dense_forward, number=1) if min(array.shape) > 256]
+    assert both, "neurons and inputs"
+    assert any(min(array.shape) > 256 for array in arrays(dense_forward)), "samples and inputs"
+
+
+def test_by_fours_and_eights_many_terms_of_a_long_sum_are_left_over_and_show():
+    long = [case.arguments[0] for case in cases.cases(neuron, 4) if case.large]
+    assert [array.size % 32 for array in long] == [31]
+    assert long[0][-8:].min() > 20 * np.median(long[0])
+
+
+def test_one_array_may_be_two_arguments():
+    twice = [case.arguments for case in cases.cases(dense_forward, 0) if case.arguments[0] is case.arguments[1]]
+    assert len(twice) == 1
+    text = """
+def dense_forward(A, W, b):
+    np.negative(A, out=A)
+    Z = b - A @ W.T
+    np.negative(A, out=A)
+    return Z
+"""
+    assert check_text(dense_forward, "numpy", text, 10.0).kind == "wrong value"
+
+
+def test_a_search_for_the_largest_may_not_begin_at_some_number():
+    for operation in (softmax, categorical_cross_entropy):
+        assert any((array < -1e11).all() for array in arrays(operation) if np.isfinite(array).all())
+
+
+def test_labels_are_sometimes_all_alike_or_in_order():
+    drawn = [case.arguments for case in cases.cases(confusion_matrix, 0) if case.arguments[2] > 1]
+    for number in range(2):
+        assert any(len(given[number]) > 32 and len(set(given[number])) == 1 for given in drawn)
+    assert any(len(set(labels)) > 1 and (np.diff(labels) >= 0).all() for labels, _, _ in drawn if len(labels) > 32)
 
 
 def smoothed(**more):
@@ -142,7 +204,8 @@ def test_operations_that_compare_meet_ties_and_nan():
 
 def test_scalars_are_negative_and_zero_too():
     rates = [case.arguments[2] for case in cases.cases(sgd_update, 3)]
-    assert min(rates) < 0 and 0.0 in rates and max(rates) > 1
+    assert min(rates) < 0 and 0.0 in rates and max(rates) > 10
+    assert any(0 < rate < 1e-3 for rate in rates), "usual rates of learning"
 
 
 def test_numbers_of_all_magnitudes_and_equal_sizes_are_tried():

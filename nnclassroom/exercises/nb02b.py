@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Trial
+from nncourse.kernels.trial import Trial, exact
 
 SOURCE = cuda_beside(__file__)
 BLOCKS = (32, 64, 128, 256)  # of students
@@ -32,7 +32,7 @@ reverse = Operation(
     contract="x (n,) -> y (n,)",
     reference=lambda x: x[np.arange(len(x))[::-1]],
     flops=None,
-    trial=Trial(mistakes=_not_reversed, edge_cases=("zeros", "large", "infinite", "nan")),
+    trial=Trial(error_scale=exact, mistakes=_not_reversed, edge_cases=("zeros", "large", "infinite", "nan")),
 )
 
 
@@ -57,7 +57,7 @@ every_second = Operation(
     contract="x (n,) -> y (m,) where m = (n + 1) // 2",
     reference=lambda x: x[2 * np.arange((len(x) + 1) // 2)],
     flops=None,
-    trial=Trial(mistakes=_other_numbers, edge_cases=("zeros", "large", "infinite", "nan")),
+    trial=Trial(error_scale=exact, mistakes=_other_numbers, edge_cases=("zeros", "large", "infinite", "nan")),
 )
 
 

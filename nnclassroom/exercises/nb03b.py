@@ -16,7 +16,7 @@ import numpy as np
 
 from nncourse.kernels.dense import BLOCKS, OF_ITS_OWN_BLOCK, dense_forward, of_other_rows
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Budget, Limit, Trial
+from nncourse.kernels.trial import Budget, Limit, Trial, exact
 
 SOURCE = cuda_beside(__file__)
 PIECE = STEP = 64  # as in nb03b.cu
@@ -67,6 +67,7 @@ dense_transposed = Operation(
             "coalesced": Budget(
                 {"batch": 32, "n_in": 32, "n_out": 32},
                 tuple(Limit("sectors", "batch * n_in * n_out // 8", name) for name in ("A", "W_t")),
+                {"batch": 16, "n_out": 96},
             )
         },
     ),
@@ -96,11 +97,16 @@ turn_round = Operation(
     reference=_by_places,
     flops=None,
     trial=Trial(
+        error_scale=exact,
         edge_cases=("zeros", "large", "infinite", "nan"),
         advice=lambda place, x: (
             f"that is position {place[0] % PIECE} in a piece of {min(PIECE, len(x) - place[0] // PIECE * PIECE)}"
         ),
-        budgets={"shared": Budget({"n": 70}, (Limit("shared reads", "3 * n // 4"),))},
+        budgets={
+            "shared": Budget(
+                {"n": 70}, (Limit("shared reads", "3 * n // 4"), Limit("reads", "3 * n // 2", "x")), {"n": 230}
+            )
+        },
     ),
 )
 
@@ -148,7 +154,7 @@ def _for_one_sample(name: str, said: str, steps: tuple[tuple[int, int], ...], mo
             sizes_to_check=tuple(_of_steps(*each) for each in steps),
             draw_sizes=lambda rng: _of_steps(int(rng.integers(1, most_steps + 1)), int(rng.integers(1, 6))),
             large_sizes=(_of_steps(STEP, 1),) if most_steps > 1 else (),  # n_in // 63 is a step too many from here on
-            budgets={"shared": Budget(_of_steps(min(2, most_steps), 2), limits)},
+            budgets={"shared": Budget(_of_steps(min(2, most_steps), 2), limits, _of_steps(min(4, most_steps), 3))},
         ),
     )
 

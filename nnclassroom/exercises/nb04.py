@@ -38,6 +38,7 @@ descent_step = Operation(
         ),
         values={"A": _shares, "Y": _one_hot, "rate": _rate},
         tolerance=64.0,  # adding one sample after the other rounds W a thousand times
+        sums=True,
         edge_cases=("zeros", "large"),
         advice=lambda place, *arguments: (
             f"the slope in W[{place[0]}, {place[1]}] is the mean of (a_{place[0]} − y_{place[0]}) x_{place[1]}"

@@ -38,6 +38,10 @@ def _graph(rng: np.random.Generator, n: int) -> np.ndarray:
     return renumbered
 
 
+def _draw(rng: np.random.Generator) -> Sizes:
+    return {"n": int(rng.integers(1, 100)), "inputs": 2}
+
+
 def _by_depth(parents: np.ndarray) -> np.ndarray:
     """By the longest way from a node without parents."""
     depth = np.zeros(len(parents) + 1, int)
@@ -109,6 +113,7 @@ graph_order = OrderOperation(
         edge_cases=(),
         advice=_what_is_out_of_order,
         sizes_to_check=tuple({"n": n, "inputs": 2} for n in (3, 1, 2, 4, 5, 5, 6, 7, 8, 10, 12, 15, 20, 30, 60)),
+        draw_sizes=_draw,
     ),
 )
 
@@ -242,6 +247,7 @@ graph_gradient = Operation(
         edge_cases=(),
         mistakes=_other_ways_back,
         sizes_to_check=tuple({"n": n, "inputs": 2} for n in (2, 3, 1, 4, 5, 5, 6, 7, 8, 10, 12, 15, 20, 30, 60)),
+        draw_sizes=_draw,
     ),
 )
 

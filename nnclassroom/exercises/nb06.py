@@ -181,7 +181,7 @@ algorithm_1 = NetworkOperation(
         values={
             "network": lambda rng, shape, sizes: rng.standard_normal(shape).astype(np.float32),
             "Y": random_targets,
-            "rate": lambda rng, shape, sizes: (2.0, 0.5, 5.0, 1.5)[sizes["turn"] % 4],
+            "rate": lambda rng, shape, sizes: (2.0, 0.5, 5.0, 1.5)[sizes["turn"] % 4] * float(rng.uniform(0.8, 1.2)),
         },
         edge_cases=("zeros",),
         advice=_what_went_wrong,
@@ -195,6 +195,9 @@ algorithm_1 = NetworkOperation(
             _network_of(2, 4, 3, 4, 3, 4, 1, batch=6),
             _network_of(30, 60, 10, 1, batch=10),
             _network_of(5, 1, 4, batch=1),
+        ),
+        draw_sizes=lambda rng: _network_of(
+            *rng.integers(1, 9, rng.integers(2, 6)).tolist(), batch=int(rng.integers(1, 41))
         ),
     ),
 )
@@ -226,8 +229,9 @@ def _half_of_the_largest(rates: np.ndarray, costs: np.ndarray) -> np.float64:
 
 
 def _rates(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
-    """Rising steps by a factor of ten; sometimes in another order."""
+    """Rising steps by a factor of ten; sometimes in another order, or by other factors."""
     rates = 10.0 ** (np.arange(shape[0]) - rng.integers(0, max(1, shape[0])))
+    rates *= rng.uniform(0.2, 0.9, shape) if sizes["turn"] % 2 else 1
     return (rng.permutation(rates) if sizes["turn"] % 3 else rates).astype(np.float32)
 
 
@@ -326,6 +330,7 @@ best_rate = Operation(
                 (6, 4),
             )
         ),
+        draw_sizes=lambda rng: {"n": int(rng.integers(1, 13)), "columns": int(rng.integers(2, 31))},
     ),
 )
 
@@ -352,7 +357,8 @@ def _by_running_minimum(costs: np.ndarray, patience: int) -> tuple[np.float64, n
 def _held_out_costs(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Costs with few different values, so that there are ties; some are huge, some contain NaN and ∞.
 
-    In some they differ by roundings of float32: the lowest is the lowest, however little it is below the others.
+    In some they differ by roundings of float32: the lowest is the lowest, however little it is below the others. In
+    some it is 0.
     """
     (n,), turn = shape, sizes["turn"]
     if turn % 6 == 3:
@@ -362,6 +368,8 @@ def _held_out_costs(rng: np.random.Generator, shape: tuple[int, ...], sizes: Siz
     else:
         t = np.arange(n)
         costs = np.round(abs(t - rng.integers(0, n)) / n + 0.1 * rng.integers(0, 4, n), 1) + 0.2
+    if turn % 5 == 4:
+        costs = costs - costs.min()
     if turn % 6 in (0, 3) and turn > 5:
         costs = 0.7 + np.round(10 * costs) * np.spacing(np.float32(0.7))
     if turn % 6 in (2, 4):
@@ -388,8 +396,10 @@ stop_early = Operation(
             for n, patience in (
                 *((5, 2), (4, 1), (6, 2), (5, 3), (7, 3), (6, 4), (1, 1), (1, 3), (8, 2), (9, 9), (12, 3), (3, 1)),
                 *((20, 4), (15, 5), (30, 5), (10, 10), (50, 8), (100, 12), (40, 1), (60, 20)),
+                *((150, 25), (80, 2), (120, 40)),
             )
         ),
+        draw_sizes=lambda rng: {"n": int(rng.integers(1, 100)), "patience": int(rng.integers(1, 50))},
     ),
 )
 

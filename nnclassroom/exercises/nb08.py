@@ -12,7 +12,7 @@ import numpy as np
 from nncourse.device import Array
 from nncourse.kernels.activations import sigmoid
 from nncourse.kernels.contract import Sizes
-from nncourse.kernels.dense_epoch import DenseArchitecture, batches, dense_sgd_epoch, random_targets
+from nncourse.kernels.dense_epoch import DenseArchitecture, batches, dense_sgd_epoch, random_targets, rate_near_a_half
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial
 
@@ -73,6 +73,11 @@ def _sizes(n_in: int, n_hidden: int, n_out: int, n: int, batch: int) -> Sizes:
     return {"n_in": n_in, "n_hidden": n_hidden, "n_out": n_out, "n": n, "batch": batch}
 
 
+def _draw(rng: np.random.Generator) -> Sizes:
+    n_in, n_hidden, n_out, batch = rng.integers(1, (33, 33, 5, 17)).tolist()
+    return _sizes(n_in, n_hidden, n_out, int(rng.integers(1, 8 * batch + 1)), batch)
+
+
 one_block_epoch = Operation(
     "one_block_epoch",
     "for each batch: W ← W − η dC/dW, b ← b − η dC/db",
@@ -87,7 +92,7 @@ one_block_epoch = Operation(
         values={
             **dict.fromkeys(("W1", "b1", "W2", "b2"), _weights),
             "Y": random_targets,
-            "rate": lambda rng, shape, sizes: 0.5,
+            "rate": rate_near_a_half,
         },
         edge_cases=("zeros",),
         mistakes=_mistakes,
@@ -98,8 +103,10 @@ one_block_epoch = Operation(
             _sizes(2, 5, 3, 3, 16),
             _sizes(32, 32, 4, 40, 16),  # more elements than threads
             _sizes(30, 17, 1, 25, 10),
+            _sizes(5, 6, 2, 50, 7),  # more steps
         ),
-        budgets={"shared": Budget(_sizes(6, 8, 2, 12, 4), READ_ONCE)},
+        draw_sizes=_draw,
+        budgets={"shared": Budget(_sizes(6, 8, 2, 12, 4), READ_ONCE, {"n": 60})},
         iterates=True,
     ),
 )

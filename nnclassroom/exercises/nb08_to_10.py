@@ -22,7 +22,7 @@ from nncourse.errors import CourseError
 from nncourse.kernels.contract import Sizes
 from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial
+from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial, exact
 
 # ---- what travels, and when
 
@@ -139,6 +139,7 @@ train_on_gpu = Operation(
         edge_cases=(),
         advice=_how_it_trained,
         sizes_to_check=(_training((2, 3, 1), 5, 3, 2), _training((1, 1), 1, 1, 1), _training((4, 3, 2), 200, 3, 150)),
+        draw_sizes=lambda rng: _training((2, 3, 1), *rng.integers(1, 11, 3).tolist()),
     ),
 )
 
@@ -240,6 +241,10 @@ seconds_a_call = Operation(
             {"calls": 1, "seconds": (4e-6, 3e-3)},
             {"calls": 100, "seconds": (5e-6, 2e-6)},
         ),
+        draw_sizes=lambda rng: {
+            "calls": int(rng.integers(1, 300)),
+            "seconds": tuple((10 ** rng.uniform((-6, -6), (-5, -3))).tolist()),
+        },
     ),
 )
 
@@ -293,11 +298,14 @@ least_seconds = Operation(
             "bytes": _many(2, 11),
             "rate": _many(11, 13),
             "bandwidth": _many(10, 12),
-            "launch": _many(-6, -3),
+            "launch": lambda *given: (
+                0.0 if given[2]["turn"] % 4 == 3 else _many(-6, -3)(*given)
+            ),  # 0 as in a CUDA graph
         },
         edge_cases=(),
         mistakes=_mistakes_of_the_least,
         sizes_to_check=({"n": 6}, {"n": 1}, {"n": 50}, {"n": 500}),
+        draw_sizes=lambda rng: {"n": int(rng.integers(1, 100))},
     ),
 )
 
@@ -323,6 +331,12 @@ class Multiprocessor:
 
 H200 = Multiprocessor(warps=64, blocks=32, registers=65536, shared_bytes=228 * 1024)
 A4000 = Multiprocessor(warps=48, blocks=16, registers=65536, shared_bytes=100 * 1024)  # the handout's server
+
+
+def _another(rng: np.random.Generator) -> Multiprocessor:
+    """One that a GPU might have."""
+    numbers = (16, 48), (8, 40), (32_768, 131_072), (48 * 1024, 256 * 1024), (256, 4096)
+    return Multiprocessor(*(int(rng.integers(low, high)) for low, high in numbers))
 
 
 def _filled(registers: np.ndarray, shared_bytes: np.ndarray, threads: np.ndarray, sm: Multiprocessor) -> np.ndarray:
@@ -411,6 +425,7 @@ occupancy = Operation(
         advice=_room_there,
         mistakes=_mistakes_of_occupancy,
         sizes_to_check=({"n": 8, "sm": H200}, {"n": 1, "sm": H200}, {"n": 200, "sm": H200}, {"n": 200, "sm": A4000}),
+        draw_sizes=lambda rng: {"n": int(rng.integers(20, 60)), "sm": _another(rng)},
     ),
 )
 
@@ -448,7 +463,7 @@ def _windows(A: np.ndarray, k: int) -> np.ndarray:
 
 
 def _wider_than_windows(rng: np.random.Generator) -> dict[str, int]:
-    k, *more = rng.integers((2, 0, 1), (8, 7, 7)).tolist()
+    k, *more = rng.integers((2, 0, 1), (13, 7, 7)).tolist()
     return {"c_in": int(rng.integers(1, 5)), "h_in": k + more[0], "w_in": k + more[1], "k": k}
 
 
@@ -473,7 +488,7 @@ window_columns = Operation(
     reference=lambda A, k: _columns(_windows(A, k)),
     flops=None,
     trial=Trial(
-        error_scale=lambda A, k: np.float64(0),
+        error_scale=exact,
         edge_cases=("ties", "nan", "infinite"),
         mistakes=_other_columns,
         # Not k = 1, nor one channel with windows as wide as the image: there C may be a view of A, which is right too.
@@ -483,6 +498,7 @@ window_columns = Operation(
             {"c_in": 2, "h_in": 3, "w_in": 3, "k": 2},
             {"c_in": 3, "h_in": 2, "w_in": 6, "k": 2},
             {"c_in": 2, "h_in": 5, "w_in": 4, "k": 4},  # windows as wide as the image
+            {"c_in": 1, "h_in": 12, "w_in": 11, "k": 9},
         ],
         draw_sizes=_wider_than_windows,
     ),
@@ -503,7 +519,9 @@ blur = Operation(
     contract="x (n,) -> y (n,)",
     reference=_means,
     flops=None,
-    trial=Trial(budgets={"shared": Budget({"n": 128}, (Limit("reads", "2 * n", "x"),))}, mistakes=_of_the_next),
+    trial=Trial(
+        budgets={"shared": Budget({"n": 128}, (Limit("reads", "2 * n", "x"),), {"n": 300})}, mistakes=_of_the_next
+    ),
 )
 
 

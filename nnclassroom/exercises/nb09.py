@@ -70,7 +70,7 @@ corrected_mean = Operation(
     trial=Trial(
         error_scale=_rounded_powers,
         # 1 − β is small: in float32, 1 − 0.999 is off by 1.3e-5 of itself, but these numbers are exact.
-        values={"beta": lambda rng, shape, sizes: 1 - (3 / 32, 2**-10, 1 / 2, 2**-7, 1)[sizes["turn"] % 5]},
+        values={"beta": lambda rng, shape, sizes: 1 - (3 / 32, 2**-10, 1 / 2, 2**-7, 1, 2**-14)[sizes["turn"] % 6]},
         edge_cases=("zeros", "large"),
         advice=lambda place, g, beta: _whose_weights(place[0]),
         mistakes=_mistakes,
@@ -115,6 +115,11 @@ def _of_a_run(n: int, warm: int, epochs: int) -> dict[str, int]:
     return {"n": n, "warm": warm, "epochs": epochs}
 
 
+def _any_run(rng: np.random.Generator) -> dict[str, int]:
+    epochs = int(10 ** rng.uniform(0, 3.3))
+    return _of_a_run(int(rng.integers(1, 40)), int(rng.integers(1, epochs + 1)), epochs)
+
+
 warm_up_cosine = Operation(
     "warm_up_cosine",
     "η rises in equal steps up to epoch `warm`, then falls as half a cosine wave",
@@ -135,10 +140,21 @@ warm_up_cosine = Operation(
         sizes_to_check=tuple(
             _of_a_run(*sizes)
             for sizes in (
-                *((6, 3, 8), (1, 1, 1), (3, 1, 2), (8, 1, 10), (8, 5, 5), (20, 4, 20), (50, 10, 200), (50, 1, 30)),
+                *(
+                    (6, 3, 8),
+                    (1, 1, 1),
+                    (3, 1, 2),
+                    (8, 1, 10),
+                    (8, 5, 5),
+                    (20, 4, 20),
+                    (50, 10, 200),
+                    (50, 1, 30),
+                    (20, 30, 400),
+                ),
                 (60, 40, 44),  # a long warm-up, during which the formula of the cosine wave goes up and down
             )
         ),
+        draw_sizes=_any_run,
     ),
 )
 

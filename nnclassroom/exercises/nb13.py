@@ -42,6 +42,14 @@ def _run_times(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -
     return (rng.uniform(2, 200) / K[:, None] ** power * runs).astype(np.float32)
 
 
+def _some_devices(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
+    return rng.choice([1, 2, 3, 4, 8, 64, 1024, 9999], shape).astype(np.float32)
+
+
+def _any_number(rng: np.random.Generator) -> dict[str, int]:
+    return {"n": int(rng.integers(1, 100))}
+
+
 def _some(numbers: np.ndarray) -> str:
     """Some of these numbers, rounded, for a verdict."""
     return ", ".join(f"{number:.4g}" for number in numbers[:5]) + ("" if len(numbers) <= 5 else " …")
@@ -94,6 +102,7 @@ speedup_and_efficiency = Operation(
             {"n": n, "runs": runs}
             for n, runs in ((2, 1), (1, 1), (3, 3), (2, 4), (4, 5), (1, 3), (6, 2), (5, 10), (12, 7))
         ),
+        draw_sizes=lambda rng: {"n": int(rng.integers(1, 16)), "runs": int(rng.integers(1, 20))},
     ),
 )
 
@@ -166,6 +175,7 @@ amdahl_fit = Operation(
         ),
         mistakes=_mistakes_of_fit,
         sizes_to_check=tuple({"n": n} for n in (2, 1, 3, 3, 5, 1, 2, 4, 4, 6, 1, 7, 9, 10, 12, 25, 40, 50, 60, 100)),
+        draw_sizes=_any_number,
     ),
 )
 
@@ -207,12 +217,13 @@ scaling_laws = Operation(
         error_scale=lambda p, devices: ((1 + p + p / devices) / (1 - p + p / devices) ** 2, 1 + p + devices),
         values={
             "p": lambda rng, shape, sizes: (0.9, 0.5, 1.0, 0.0, 0.99, float(rng.uniform()))[sizes["turn"] % 6],
-            "devices": lambda rng, shape, sizes: rng.choice([1, 2, 3, 4, 8, 64, 1024], shape).astype(np.float32),
+            "devices": _some_devices,
         },
         edge_cases=(),
         advice=lambda place, p, devices: f"p is {p:.4g} and K {devices[place]:g} there",
         mistakes=_mistakes_of_laws,
         sizes_to_check=tuple({"n": n} for n in (3, 1, 2, 4, 7, 12, 5, 20, 50, 9, 33, 64)),
+        draw_sizes=_any_number,
     ),
 )
 
@@ -266,8 +277,13 @@ def _mistakes_of_rows(
 
 
 def _from(*values: float) -> Callable[..., float]:
-    """One of these numbers, another one for each case."""
-    return lambda rng, shape, sizes: values[sizes["turn"] % len(values)]
+    """Near one of these numbers, another one for each case; whole where they are large."""
+
+    def make(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> float:
+        value = float(values[sizes["turn"] % len(values)] * rng.uniform(0.7, 1.3))
+        return float(round(value)) if value > 1 else value
+
+    return make
 
 
 rows_for_exchange = Operation(
@@ -286,7 +302,7 @@ rows_for_exchange = Operation(
             "alpha": _from(2e-6, 1e-5, 5e-5, 1e-6),
             "beta": _from(1e10, 1.25e9, 2.7e11),
             "size": _from(610_600.0, 106_376.0, 85_132_068.0, 4000.0, 0.0),
-            "devices": lambda rng, shape, sizes: rng.choice([1, 2, 3, 4, 8, 64, 1024], shape).astype(np.float32),
+            "devices": _some_devices,
         },
         edge_cases=(),
         advice=lambda place, share, a, r, alpha, beta, size, devices: (
@@ -296,6 +312,7 @@ rows_for_exchange = Operation(
         ),
         mistakes=_mistakes_of_rows,
         sizes_to_check=tuple({"n": n} for n in (2, 1, 3, 4, 7, 12, 5, 20, 9, 33, 64, 6)),
+        draw_sizes=_any_number,
     ),
 )
 
@@ -332,6 +349,7 @@ cpu_share = Operation(
             {"n": n, "gpus": gpus}
             for n, gpus in ((2, 3), (1, 2), (2, 1), (1, 1), (3, 4), (5, 3), (8, 2), (13, 8), (40, 1), (4, 6))
         ),
+        draw_sizes=lambda rng: _any_number(rng) | {"gpus": int(rng.integers(1, 40))},
     ),
 )
 
@@ -397,6 +415,7 @@ energy_and_edp = Operation(
             {"readings": readings, "devices": devices}
             for readings, devices in ((3, 1), (2, 1), (2, 2), (4, 3), (6, 1), (9, 2), (30, 4), (200, 2))
         ),
+        draw_sizes=lambda rng: {"readings": int(rng.integers(2, 60)), "devices": int(rng.integers(1, 12))},
     ),
 )
 

@@ -1,7 +1,8 @@
 """Does a CUDA kernel that is named for an idea show it? Its accesses, counted by the emulator, tell.
 
 A kernel named `tiled` may be right without any tile. So an operation's Trial has a Budget for such a name. Once all
-cases are right, the kernel is run once more, on one small case, and its accesses are recorded and counted.
+cases are right, the kernel is run once more, on one small case, and its accesses are recorded and counted; then on one
+of other sizes, for kernels that show the idea in their first tiles or blocks only.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,6 +39,12 @@ def case_of(operation: Operation, name: str) -> Case:
     """The small case on which the accesses of a kernel of that name are recorded."""
     budget = operation.trial.budgets.get(name)
     return random_case(operation, dict(budget.sizes) if budget else middling(operation))
+
+
+def case_with_more(operation: Operation, name: str) -> Case | None:
+    """The other case of a budget, with more tiles and blocks; None if there is no budget."""
+    budget = operation.trial.budgets.get(name)
+    return random_case(operation, {**budget.sizes, **budget.more}) if budget else None
 
 
 def launched(run: Callable[..., Any], case: Case, options: Mapping[str, Any]) -> Trace | Fault:

@@ -4,20 +4,22 @@ First stage: small sizes and edge values, so that a fault is shown on simple dat
 * Sizes: ones; odd ones; a tile of 16, and 17 in each direction; multiples of 4 but not of 8, for kernels that read four
   elements at once; one row and one column; long and thin ones above 1,024; and some drawn at random, the last of them
   equal. Each of these comes twice, to detect kernels that remember results by shape: the second time with numbers that
-  are a million times as large, or much smaller. Arrays of any shape come with one, two and three axes. Operations on
-  images have too many sizes for this: they list their own, and draw some.
+  are a million times as large, or much smaller; or with one array for two arguments. Arrays of any shape come with one
+  to four axes. Operations on images have too many sizes for this: they list their own, and draw some.
 * Values: random; zeros; zeros among others; from −20 to 20; all negative; all equal; ones. If the operation's
   `edge_cases` names them: "large", in thousands, of mixed sign, all negative, and with rows of very different size;
   "infinite", one +∞ or −∞ in one argument; "special", values at which activations often fail, all of them in each
   array, and infinities; "ties", few different numbers, zeros of both signs, numbers that differ in the last bit, and
-  the lowest; "nan", one argument with some or mostly NaN, or mostly −∞; "one of zeros", each argument in turn.
+  the lowest; "low", numbers far below zero, for a search for the largest; "nan", one argument with some or mostly NaN,
+  or mostly −∞; "one of zeros", each argument in turn.
 * Zeros, huge values, infinities and NaN come once more where a block of threads does not hold all elements: some of
   them are a thread's second, or belong to a later block.
-* Scalars are positive, negative, zero and above 1.
-* One case after some hundred calls with another last number in the same arrays, and after one with the same sum, to
-  detect kernels that count their calls or remember.
+* Scalars are positive, negative, zero, and from 1e-5 to 1000.
+* One case after some hundred calls with other numbers in the same arrays, and after some with the same sum and the same
+  first number, or the same number at both ends, to detect kernels that count their calls or remember.
 Second stage, only if all of the first passed: each size in turn above 65,536, which 16 bits cannot count, or above the
-threads of a launch whose size is fixed.
+threads of a launch whose size is fixed; and each two sizes above 256. The last terms of long sums are large, so that
+one too few shows.
 
 The random numbers differ from check to check, so that no answer can know them; a `seed` makes them the same.
 """
@@ -26,7 +28,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count, cycle, islice
+from itertools import combinations, count, cycle, islice
 from math import isqrt, prod
 from typing import Any
 
@@ -46,6 +48,7 @@ KINDS = {
     "infinite": ("infinite", "minus infinite") * 3,
     "special": ("special", "special", "alone", "minus alone", "infinite", "minus infinite"),
     "ties": ("few different", "zeros of both signs", "hardly different", "lowest"),
+    "low": ("far below zero",),
     "nan": ("some NaN", "mostly NaN", "mostly minus infinite"),
     "one of zeros": ("one of zeros",) * 6,
 }
@@ -62,6 +65,7 @@ NOT_FINITE = {"infinite", "minus infinite", "some infinite", "alone", "minus alo
 VALUES = {  # the words for each kind
     "random": "random values",
     "eighths": "random values",
+    "twins": "random values",
     "huge": "huge values",
     "tiny": "tiny values",
     "vanishing": "values around 1e-15",
@@ -85,6 +89,7 @@ VALUES = {  # the words for each kind
     "zeros of both signs": "zeros of both signs",
     "hardly different": "hardly different values",
     "lowest": "values near −3e38",
+    "far below zero": "values around −1e12",
     "some NaN": "some NaN",
     "mostly NaN": "mostly NaN",
     "mostly minus infinite": "mostly −∞",
@@ -92,8 +97,11 @@ VALUES = {  # the words for each kind
 }
 MOST = 1 << 17  # elements of an argument: for a square matrix of 2,500 rows Python loops would take many seconds
 ABOVE_16_BITS = 1 << 16
+SIMPLE = 9  # sizes with which arrays of any shape have one axis, before larger ones
 RANDOM_SIZES = 4  # how many are drawn, from 1 to LARGEST_RANDOM; each is tried twice
 LARGEST_RANDOM = 40
+TWO_LARGE = 257, 300
+LAST = 8  # terms of a long sum that stand out
 LARGEST_BLOCK = 1024  # threads
 BEYOND_FIXED = 300  # elements beyond the threads of a launch of fixed size
 MOST_DRAWS = 50  # of a case, until rounding alone does not decide its result
@@ -115,10 +123,11 @@ def cases(operation: Operation, seed: int | None = None, fixed: int = 0) -> Iter
     make = partial(make_case, operation, rng=rng, decided=True)
     for number, sizes in enumerate(tried):
         if _is_small(operation, sizes):
-            yield replace(make(sizes, "random", number=number, turn=next(turn)), plain=True)
+            axes = number if number >= SIMPLE else 0
+            yield replace(make(sizes, "random", number=number, axes=axes, turn=next(turn)), plain=True)
     if operation.trial.draw_sizes or not given:
         for number, sizes in enumerate(_drawn_sizes(operation, rng, usual)):
-            for again, kind in enumerate(("random", [*MAGNITUDES, "random"][number])):
+            for again, kind in enumerate(("random", [*MAGNITUDES, "twins"][number])):
                 # of many equal terms, such as ln 2 for each tiny number, a right sum is rounded the same way each time
                 few = usual if kind in MAGNITUDES else sizes
                 yield make(few, kind, number=number + again, axes=number + 1, turn=next(turn))
@@ -246,19 +255,26 @@ def _enlarged(operation: Operation, sizes: dict[str, Any], size: int) -> dict[st
 def large_sizes(operation: Operation, rng: np.random.Generator, above: int = ABOVE_16_BITS) -> Iterator[dict[str, int]]:
     """Each size in turn above this one, the others 1 or 2; for a square matrix, more elements than that.
 
-    Where an argument is a whole number, such as the number of classes, each of these comes with 1 and with 3.
+    They are one less than a multiple of 32, so that by fours, eights or warps as many as can be are left over.
+
+    Where an argument is a whole number, such as the number of classes, each of these comes with 1 and with 3. Then each
+    two sizes at once above 256, for kernels that go wrong only where both need several tiles, or blocks of a cache.
     """
     steps, others = _steps_and_others(operation)
     whole = {argument.name for argument in operation.arguments if argument.is_size}
     for name in others:
         twice = any(array.size_names.count(name) > 1 for array in (*operation.arguments, *operation.results))
-        most = isqrt(above) + int(rng.integers(2, 60)) if twice else above + int(rng.integers(300, 999))
+        most = isqrt(above) + int(rng.integers(2, 60)) if twice else (above + int(rng.integers(300, 999))) | 31
         few = int(rng.integers(300, 400)) if twice else int(rng.integers(1, 3))  # to reach many places of a matrix
         for number in (1, 3) if whole - {name} - set(steps) else (1,):
             sizes = {other: number if other in whole else few for other in others}
             sizes = dict.fromkeys(steps, 1) | sizes | {name: most}
             if _fits(operation, sizes) and _is_small(operation, sizes, max(4 * MOST, 4 * above)):
                 yield sizes
+    for pair in combinations(others, 2):
+        sizes = dict.fromkeys((*steps, *others), 1) | {name: int(rng.integers(*TWO_LARGE)) for name in pair}
+        if _fits(operation, sizes) and _is_small(operation, sizes):
+            yield sizes
 
 
 def _sizes_for(operation: Operation, usual: dict[str, Any], values: str, given: bool) -> dict[str, Any]:
@@ -339,9 +355,10 @@ def make_case(
 
     for _ in range(MOST_DRAWS if decided else 1):
         arguments = tuple(value_of(argument, kind) for argument in operation.arguments)
+        arguments = _with_twins(operation, arguments) if kind == "twins" else arguments
         if is_decided(operation, arguments):
             break
-    if kind not in {"random", "eighths", "zeros", *MAGNITUDES, *KINDS["nan"]}:
+    if kind not in {"random", "eighths", "twins", "zeros", *MAGNITUDES, *KINDS["nan"]}:
         with np.errstate(all="ignore"):
             if any(np.isnan(reference).any() for reference in references_of(operation, arguments).values()):
                 kind, arguments = "random", tuple(value_of(argument, "random") for argument in operation.arguments)
@@ -356,19 +373,41 @@ def make_case(
     return Case(label, arguments, large, kind in NOT_FINITE, values=kind)
 
 
+def _with_twins(operation: Operation, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with one array for the first two of one shape that no kernel changes, as in A Aᵀ."""
+    made = [*arguments]
+    free = [
+        at
+        for at, argument in enumerate(operation.arguments)
+        if argument.dims and argument.kind == "float" and argument.name not in operation.trial.values
+        if argument.name not in {named.name for named in operation.results}
+    ]
+    for first, second in combinations(free, 2):
+        if made[first].shape == made[second].shape:
+            made[second] = made[first]
+            return tuple(made)
+    return arguments
+
+
 def _shape_of(n: int, axes: int) -> tuple[int, ...]:
-    """A shape with n elements and one, two or three axes, among them one row and one column."""
-    rows = next(size for size in range(isqrt(n), 0, -1) if n % size == 0)
-    inner = next(size for size in range(isqrt(n // rows), 0, -1) if n // rows % size == 0)
-    shapes = (n,), (rows, n // rows), (n // rows // inner, inner, rows), (1, n), (n, 1)
+    """A shape with n elements and one to four axes, among them one row and one column."""
+    columns, rows = _two_factors(n)
+    outer, inner = _two_factors(columns)
+    shapes = (n,), (rows, columns), (outer, inner, rows), (1, n), (outer, inner, *_two_factors(rows)), (n, 1)
     return shapes[axes % len(shapes)]
 
 
+def _two_factors(n: int) -> tuple[int, int]:
+    """Two numbers whose product is n, as near to each other as can be, the larger first."""
+    smaller = next(size for size in range(isqrt(n), 0, -1) if n % size == 0)
+    return n // smaller, smaller
+
+
 def _scalar(rng: np.random.Generator, number: int, kind: str) -> float:
-    """A number: mostly from 0 to 1, but also negative, zero, and above 1."""
+    """A number: mostly from 0 to 1, but also negative, zero, and far from 1 both ways, as learning rates may be."""
     usual = float(rng.uniform(0.01, 1))
-    choices = usual, -usual, usual, 10 * usual, 0.0
-    return choices[number % len(choices)] if kind in ("random", "eighths", *MAGNITUDES) else usual
+    choices = usual, -usual, usual, 10 * usual, 0.0, usual / 1000, 1000 * usual
+    return choices[number % len(choices)] if kind in ("random", "eighths", "twins", *MAGNITUDES) else usual
 
 
 def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Generator) -> np.ndarray:
@@ -390,7 +429,8 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
         case "from −20 to 20":
             values = rng.uniform(-20, 20, shape)
         case "positive":
-            values = np.abs(values) * _rising(shape)
+            values = (np.abs(values) + 0.1) * _rising(shape)
+            values.reshape(-1)[-LAST:] *= 100  # among some ten thousand terms one that is left out would hardly show
         case "negative":
             values = -np.abs(values) - 0.5
         case "ones":
@@ -412,6 +452,8 @@ def _floats(kind: str, shape: tuple[int, ...], chosen: bool, rng: np.random.Gene
             values = rng.choice([-1, -0.0, 0.0], shape)
         case "hardly different":
             values = 1 + rng.integers(0, 4, shape) * EPS
+        case "far below zero":
+            values = -1e12 * (1 + np.abs(values))
         case "lowest":
             values = rng.uniform(-3.4e38, -3e38, shape)
         case "some NaN" | "mostly NaN" if chosen:

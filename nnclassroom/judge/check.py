@@ -17,7 +17,8 @@ what came back, and diagnosis/ looks for the cause.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +45,7 @@ OTHER_CASES = 3  # that show whether a factor is a size, or as large by chance
 LAUNCH_SECONDS = 5.0
 MOST_FIXED = 1 << 20  # threads of a launch of fixed size; more elements than that are tried
 MOST_THREADS = {True: 1_200_000, False: 2_500_000}
+MANY_BLOCKS, FEW_THREADS = 16, 1 << 17  # of a large case: the first with more blocks, but no more threads than that
 WRONG_VALUES = ("wrong value", "not in place")
 IN_THE_TEXT = ("wrong value", "bounds")  # kinds of faults that the text of a kernel in CUDA C may explain
 
@@ -80,15 +82,15 @@ def check(
 
         if reason := why_no_compiler():
             return Verdict(operation.name, kernel.name, UNCHECKED, {"said": reason})
-    fixed, too_many = 0, None
+    fixed, launch = 0, None
     if isinstance(kernel, CudaKernel):
-        fixed, too_many = kernel.fixed_threads, partial(_too_many, kernel) if device == "emulator" else None
+        fixed, launch = kernel.fixed_threads, partial(_launch, kernel) if device == "emulator" else None
     if fixed > MOST_FIXED:
-        said = f"the launch has {fixed:,} threads along an axis, whatever the sizes: expected at most {MOST_FIXED:,}"
+        said = f"the launch has {fixed:,} threads, whatever the sizes: expected at most {MOST_FIXED:,}"
         said += "; loop over the elements, or name sizes in --grid"
         return Verdict(operation.name, kernel.name, "launch", {"said": said})
     run, rounding = runner(operation, kernel, device), rounded_as(operation, kernel)
-    verdict = judge(rounding, kernel.name, run, device, seed, sandbox, fixed=fixed, too_many=too_many)
+    verdict = judge(rounding, kernel.name, run, device, seed, sandbox, fixed=fixed, launch=launch)
     if isinstance(kernel, CudaKernel) and verdict.kind in IN_THE_TEXT and not verdict.facts.get("mistaken"):
         from nnclassroom.judge.diagnosis import in_the_text
 
@@ -126,6 +128,11 @@ def _looked_at(
         return Verdict(operation.name, kernel.name, trace.kind, trace.facts, case) if named else verdict
     if over := budget.exceeded(operation, kernel.name, case, trace):
         return Verdict(operation.name, kernel.name, over.kind, over.facts, case)
+    if other := budget.case_with_more(operation, kernel.name):
+        found = budget.launched(run, other, options)
+        over = found if isinstance(found, Fault) else budget.exceeded(operation, kernel.name, other, found)
+        if over:
+            return Verdict(operation.name, kernel.name, over.kind, over.facts, other)
     return replace(verdict, facts={**verdict.facts, "waste": waste.wasted(operation, trace, of_package, kernel.source)})
 
 
@@ -137,26 +144,33 @@ def judge(
     seed: int | None = None,
     sandbox: tuple[str, ...] = (),
     only: Case | None = None,
-    too_many: Callable[[Case], bool] | None = None,
+    launch: Callable[[Case], tuple[bool, bool]] | None = None,
     fixed: int = 0,
 ) -> Verdict:
     """Run a kernel by run(case, options) on every case, or on one only, until one fails.
 
-    Large cases for which too_many(case) is true are left out, and on the emulator those in which the kernel is slow.
-    Whether it is slow or endless is examined until it is found to be slow once. `fixed`: see cases().
+    launch: what _launch() says of a case on the emulator. Large cases are left out there if the launch is too large, or
+        if the kernel is slow. Whether it is slow or endless is examined until it is found to be slow once.
+    fixed: see cases().
     """
     say = partial(Verdict, operation.name, name)
-    count, slow, not_finite = 0, False, ""
+    count, slow, looked, not_finite = 0, False, False, ""
     left_out: Fault | None = None
     more = {"sandbox": sandbox} if sandbox and device == "emulator" else {}
     tried = iter((only,) if only else cases(operation, seed, fixed))
     for case in tried:
-        try:
-            if case.large and too_many and too_many(case):
+        runs = _runs(case, count, device, more)
+        if case.large and launch:
+            try:
+                too_large, many_blocks = launch(case)
+            except CourseError as error:
+                return say("launch", {"said": str(error)}, case)
+            if too_large:
                 continue
-        except CourseError as error:
-            return say("launch", {"said": str(error)}, case)
-        for label, options in _runs(case, count, device, more):
+            if many_blocks and not looked:  # for a race of blocks that meet only where there are many
+                looking = {"races": True, "time_limit": LAUNCH_SECONDS, **more}
+                runs, looked = chain(runs, [(LOOKING, looking)]), True
+        for label, options in runs:
             try:
                 fault = _fault(operation, case, run(case, options))
                 if fault and fault.kind in WRONG_VALUES and device == "emulator" and label != LOOKING:
@@ -238,7 +252,7 @@ def _runs(case: Case, number: int, device: str, more: Mapping[str, Any]) -> Iter
     """The runs of a case: one; on the emulator one or two orders of threads, and another run that looks for races.
 
     Which threads meet depends on sizes, seldom on values. So cases with edge values, drawn sizes or large sizes are
-    run in one order, a different one each time, and not for races. `more`: options of all runs.
+    run in one order, a different one each time, and not for races; but see judge(). `more`: options of all runs.
     """
     if device != "emulator":
         yield "", {}
@@ -257,9 +271,14 @@ def _late(run: Runner, options: Mapping[str, Any], case: Case, seconds: float) -
     return found if isinstance(found, Fault) and found.kind == "time limit" else None
 
 
-def _too_many(kernel: CudaKernel, case: Case) -> bool:
-    """Whether the emulator would take too long for a launch. CourseError for a launch that no GPU accepts."""
-    return kernel.threads(*case.arguments) > MOST_THREADS["__sync" in kernel.source.text]
+def _launch(kernel: CudaKernel, case: Case) -> tuple[bool, bool]:
+    """Whether the emulator would take too long for a launch, and whether it has many blocks, but not too many threads.
+
+    CourseError for a launch that no GPU accepts.
+    """
+    threads = kernel.threads(*case.arguments)
+    many = threads > MANY_BLOCKS * prod(kernel.block) and threads <= FEW_THREADS
+    return threads > MOST_THREADS["__sync" in kernel.source.text], many
 
 
 def _place(operation: Operation, kernel: Kernel, device: str | None) -> str:

@@ -19,7 +19,7 @@ def _set(names: str) -> frozenset[str]:
 ALLOWED = _set(
     """
     __future__ abc array bisect cmath collections contextlib copy cupy cupyx dataclasses decimal enum fractions
-    functools heapq itertools math numba numbers numpy operator random re scipy statistics string struct sys time typing
+    functools heapq itertools math numba numbers numpy operator re scipy statistics string struct sys time typing
     warnings
     """
 )
@@ -37,11 +37,12 @@ ATTRIBUTES = _set(
     tb_frame tb_next
     """
 )
-# In NumPy: files, other languages, and its own modules, through which all other modules can be reached.
+# In NumPy: files, other languages, random numbers, which no result follows from, and its own modules, through which all
+# other modules can be reached.
 OF_NUMPY = _set(
     """
     DataSource _core core ctypes ctypeslib distutils dump f2py fromfile genfromtxt load loadtxt memmap
-    open_memmap save savetxt savez savez_compressed set_printoptions setflags testing tofile
+    open_memmap random save savetxt savez savez_compressed set_printoptions setflags testing tofile
     """
 )
 OF_SYS = _set("byteorder exit float_info getrecursionlimit getsizeof int_info maxsize setrecursionlimit version_info")

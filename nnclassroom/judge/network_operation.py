@@ -37,10 +37,15 @@ OPERATIONS = {operation.name: operation for operation in (*FORWARD, *BACK, *LAST
 
 
 class Asked:
-    """The `k` of a check: it computes with NumPy, refuses arguments that do not fit, and records what was called."""
+    """The `k` of a check: it computes with NumPy, refuses arguments that do not fit, and records what was called.
+
+    `updated` has the bytes of all parameters that came out of sgd_update. It computes in double precision, so that
+    their last bits tell them from those of W -= rate * G.
+    """
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.updated = b""
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """Call an operation. CourseError if k does not have it, or if the arguments do not fit."""
@@ -52,7 +57,12 @@ class Asked:
         except CourseError as error:
             raise CourseError(f"k.{error}") from None
         self.names.append(name)
-        return operation["numpy"](*arguments)
+        if name != "sgd_update":
+            return operation["numpy"](*arguments)
+        W, G, rate = arguments
+        W[...] = operation.reference(W.astype(np.float64), G.astype(np.float64), rate)
+        self.updated += W.tobytes()
+        return W
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
@@ -163,13 +173,16 @@ def collected(
     moved = ["network"] if after.tobytes() != network.tobytes() else []
     about = {"what": "array", "dtype": after.dtype.str, "shape": list(after.shape), "writable": True, "same": "network"}
     arguments = (*case.arguments, after)
-    return Returned(
-        [about], None, [after], {"network": after}, [*moved, *changed], arguments, otherwise=_by_itself(case, k)
-    )
+    by_itself = _by_itself(case, arrays, k)
+    return Returned([about], None, [after], {"network": after}, [*moved, *changed], arguments, otherwise=by_itself)
 
 
-def _by_itself(case: Case, k: Asked) -> Fault | None:
+def _by_itself(case: Case, arrays: Mapping[str, np.ndarray], k: Asked) -> Fault | None:
     """The fault if a kernel did something itself that it should have asked k for."""
     needed = set(OPERATIONS) - ({"hidden_delta"} if len(case.arguments[1].shapes) == 1 else set())
     missing = [f"k.{name}" for name in OPERATIONS if name in needed.difference(k.names)]
+    for name, array in arrays.items() if not missing else ():
+        if not all(row.tobytes() in k.updated for row in np.atleast_2d(array)):
+            missing = [f"k.sgd_update for {name}"]  # at most for a copy of it
+            break
     return Fault("not asked", {"missing": ", ".join(missing)}) if missing else None

@@ -31,6 +31,7 @@ from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
 HUGE = -3.21e33  # fills every third result in place of NaN, for a kernel that tests whether its result is NaN
+OFFSET = 2  # elements, 8 bytes, by which an argument that may begin anywhere misses a multiple of 16 bytes
 GUARD = 1 << 14  # guard elements on each side of a GPU array: as many as 16 rows of the longest array
 # Contents of the guard elements: different NaNs for outputs and inputs, so that copying one to the other is detected;
 # 0 for integers, because a kernel may use what it reads past the end as an index, and a huge index would make the
@@ -89,13 +90,19 @@ def run_here(
 ) -> Returned | Fault:
     """Call the kernel once: what came back, or the Fault that ended it."""
     guards: list[Any] = []
+    moved = kernel.cuda and memory.calls % 2 and "record" not in options
 
-    def copied(values: np.ndarray, bits: int) -> Any:
-        return _guarded(guards, values, bits) if device == "gpu" else values.copy()
+    def copied(values: np.ndarray, bits: int, name: str = "") -> Any:
+        offset = OFFSET if moved and name in operation.trial.anywhere else 0
+        if device == "gpu":
+            return _guarded(guards, values, bits, offset)
+        whole = np.empty(offset + values.size, values.dtype)
+        whole[offset:] = values.reshape(-1)
+        return whole[offset:].reshape(values.shape)
 
     given = tuple(
-        copied(value, INPUT_GUARDS[value.dtype.kind]) if isinstance(value, np.ndarray) else copy.deepcopy(value)
-        for value in case.arguments
+        copied(value, INPUT_GUARDS[value.dtype.kind], name) if isinstance(value, np.ndarray) else copy.deepcopy(value)
+        for name, value in zip(operation.names, case.arguments, strict=True)
     )
     if kernel.cuda and not operation.in_place:
         references = references_of(operation, case.arguments)
@@ -183,17 +190,18 @@ def out_of(
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
-def _guarded(guards: list[Any], values: np.ndarray, bits: int) -> Any:
-    """A GPU copy of `values` between guard elements, which are added to `guards`.
+def _guarded(guards: list[Any], values: np.ndarray, bits: int, offset: int = 0) -> Any:
+    """A GPU copy of `values` between guard elements, which are added to `guards`; the first are `offset` more.
 
     The guards are compared with `bits` as 4-byte integers, so that a different NaN is detected too.
     """
     import cupy
 
-    cells = cupy.full(values.size + 2 * GUARD, bits, np.uint32)
-    inner = cells[GUARD : GUARD + values.size].view(values.dtype)
+    first, end = GUARD + offset, GUARD + offset + values.size
+    cells = cupy.full(end + GUARD, bits, np.uint32)
+    inner = cells[first:end].view(values.dtype)
     inner[...] = cupy.asarray(values.reshape(-1))
-    guards += [(cells[:GUARD], bits), (cells[GUARD + values.size :], bits)]
+    guards += [(cells[:first], bits), (cells[end:], bits)]
     return inner.reshape(values.shape)
 
 

@@ -12,6 +12,7 @@ from nncourse.kernels.operation import Operation
 
 EPS = float(np.finfo(np.float32).eps)
 TINY_BELOW = 1e-4
+LEAST = 4.0  # roundings of a plain sum, besides one for each two terms
 OF_LONG_SUMS = 3  # one after the other, rising numbers reach 1.7 times the square root of their count
 TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
 
@@ -42,11 +43,11 @@ def allowed_error(
 ) -> np.ndarray | float:
     """The allowed error of one result: tolerance × eps × the operation's magnitude; 0 for integers and infinities.
 
-    In a `large` case, sums have so many terms that the roundings of a plain float32 sum matter: the error grows with
-    the square root of their number. Where all terms are equal, all roundings may have the same sign, and the error
-    grows with the number itself; so too where all numbers are tiny, since a bias is then far larger than products.
-    Where an element has no terms but zeros, a sum in float64 of a transform, such as Fourier's, may leave some eps² of
-    the largest one.
+    A plain sum of few terms has few roundings, whatever the operation allows to long ones. In a `large` case, sums have
+    so many terms that the roundings of a plain float32 sum matter: the error grows with the square root of their
+    number. Where all terms are equal, all roundings may have the same sign, and the error grows with the number itself;
+    so too where all numbers are tiny, since a bias is then far larger than products. Where an element has no terms but
+    zeros, a sum in float64 of a transform, such as Fourier's, may leave some eps² of the largest one.
     """
     if named.kind == "int":
         return 0
@@ -57,8 +58,11 @@ def allowed_error(
     tolerance = operation.trial.tolerance
     if large:
         tolerance += OF_LONG_SUMS * max((array.size for array in arrays), default=1) ** 0.5
-    elif operation.shapes.reduces(named) and not operation.trial.iterates and all(map(_equal_or_tiny, arrays)):
-        tolerance = max(tolerance, _roundings(operation, named, arguments) / 2)  # each of eps / 2
+    elif operation.shapes.reduces(named) and not operation.trial.iterates:
+        if operation.trial.sums:
+            tolerance = min(tolerance, LEAST + _terms(operation, named, arguments) / 2)
+        if all(map(_equal_or_tiny, arrays)):
+            tolerance = max(tolerance, _roundings(operation, named, arguments) / 2)  # each of eps / 2
     allowed = tolerance * EPS * magnitude + max(EPS**2 * float(largest), TINY)
     return np.where(np.isfinite(allowed), allowed, 0)
 
@@ -73,8 +77,14 @@ def _roundings(operation: Operation, named: Argument, arguments: tuple[Any, ...]
     if operation.flops is not None:
         result = dict(zip(operation.results, operation.shapes.result_shapes(arguments, sizes), strict=True))[named]
         return operation.flops(**sizes) / max(prod(result), 1)
+    return 2 * _terms(operation, named, arguments)
+
+
+def _terms(operation: Operation, named: Argument, arguments: tuple[Any, ...]) -> float:
+    """The most terms that one element of a sum may have: all numbers along the axes that it lacks."""
+    sizes = operation.sizes(*arguments)
     of_arrays = {dim.lstrip("*") for argument in operation.arguments for dim in argument.dims}
-    return float(2 * prod(sizes[name] for name in of_arrays.difference(dim.lstrip("*") for dim in named.dims)))
+    return float(prod(sizes[name] for name in of_arrays.difference(dim.lstrip("*") for dim in named.dims)))
 
 
 def by_result(operation: Operation, values: Any) -> dict[str, np.ndarray]:

@@ -37,7 +37,7 @@ hidden_delta = Operation(
     contract="D (batch, n_out), W (n_out, n_in), S (batch, n_in) -> D_below (batch, n_in)",
     reference=lambda D, W, S: np.einsum("ij,jk->ik", D, W) * S,
     flops=lambda batch, n_out, n_in: 2 * batch * n_out * n_in + batch * n_in,
-    trial=Trial(mistakes=_mistakes_on_the_way_down),
+    trial=Trial(mistakes=_mistakes_on_the_way_down, anywhere=("W",)),
 )
 
 

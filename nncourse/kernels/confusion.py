@@ -9,8 +9,15 @@ from nncourse.kernels.trial import Budget, Limit, Trial
 
 
 def _classes(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
-    """Random classes, as labels or predictions."""
-    return rng.integers(0, sizes["classes"], shape, dtype=np.int32)
+    """Random classes, as labels or predictions; now and then one class for all, as of a network that has not learnt."""
+    few = 1 if sizes["turn"] % 5 == 3 else sizes["classes"]
+    return (rng.integers(0, few, shape) + rng.integers(0, sizes["classes"] - few + 1)).astype(np.int32)
+
+
+def _labels(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
+    """Random classes; often in order, or all equal."""
+    labels = _classes(rng, shape, sizes | {"turn": sizes["turn"] // 2})
+    return np.sort(labels) if sizes["turn"] % 3 == 1 else labels
 
 
 def _truth(labels: Array, predictions: Array, classes: int) -> Array:
@@ -28,7 +35,7 @@ def _occurs(labels: Array, predictions: Array, label: int, prediction: int) -> s
     return f"{said}, that of label {prediction} and prediction {label} {M[prediction, label]}×"
 
 
-COUNTED = {"n": 2048, "classes": 2}
+COUNTED, MORE = {"n": 2048, "classes": 2}, {"n": 5000}
 
 confusion_matrix = Operation(
     "confusion_matrix",
@@ -38,12 +45,14 @@ confusion_matrix = Operation(
     reference=_truth,
     flops=lambda n, classes: n,
     trial=Trial(
-        values={"labels": _classes, "predictions": _classes},
+        values={"labels": _labels, "predictions": _classes},
         edge_cases=(),
         advice=lambda place, labels, predictions, classes: _occurs(labels, predictions, *place),
         budgets={
-            "atomic": Budget(COUNTED, (Limit("additions", "n // 32"), Limit("reads by a thread", "n // 32", "labels"))),
-            "shared": Budget(COUNTED, (Limit("atomics", "n // 4", "M"),)),
+            "atomic": Budget(
+                COUNTED, (Limit("additions", "n // 32"), Limit("reads by a thread", "n // 32", "labels")), MORE
+            ),
+            "shared": Budget(COUNTED, (Limit("atomics", "n // 4", "M"),), MORE),
         },
     ),
 )

@@ -101,6 +101,7 @@ convolution_forward = Operation(
     trial=Trial(
         advice=_which_window,
         mistakes=_mistakes,
+        anywhere=("W", "b"),
         # The first is for the edge cases. It has no padding: an infinite weight times a zero of the padding is NaN, but
         # a kernel that skips the padding is right too.
         sizes_to_check=[
@@ -125,6 +126,9 @@ convolution_forward = Operation(
             _sizes(1, 33, 4, 4, 2, 3, 1, 1, 1),
             _sizes(6, 40, 4, 3, 2, 3, 1, 1, 1),  # more than 32 channels, and more samples than four
             _sizes(20, 2, 4, 3, 40, 2, 1, 0, 1),
+            _sizes(1, 36, 18, 17, 1, 2, 1, 0, 1),  # more than 32 channels, or filters, of larger images
+            _sizes(1, 1, 18, 17, 36, 2, 1, 1, 0),
+            _sizes(1, 2, 16, 15, 2, 7, 2, 3, 3),  # the first layer of a ResNet
             _sizes(1, 2, 19, 11, 2, 4, 4, 4, 6),  # 16 windows side by side are 64 pixels wide, as notebook 10 promises
             _sizes(2, 1, 6, 7, 2, 2, 4, 5, 4),  # wide padding
             _sizes(1, 1, 2, 1100, 2, 3, 1, 1, 1),  # long and thin
@@ -132,8 +136,8 @@ convolution_forward = Operation(
         ],
         draw_sizes=_draw,
         large_sizes=[
-            _sizes(65_900, 1, 1, 1, 1, 1, 1, 0, 0),
-            _sizes(1, 1, 1, 1, 66_300, 1, 1, 0, 0),
+            _sizes(65_919, 1, 1, 1, 1, 1, 1, 0, 0),
+            _sizes(1, 1, 1, 1, 66_303, 1, 1, 0, 0),
             _sizes(1, 1, 260, 259, 1, 2, 1, 0, 1),
             _sizes(1, 300, 15, 15, 1, 1, 1, 0, 0),
             _sizes(1, 2, 34, 33, 9, 33, 1, 0, 0),  # a wide filter; more weights than 64 KB of constant memory hold
@@ -143,6 +147,7 @@ convolution_forward = Operation(
             "shared": Budget(
                 _sizes(1, 1, 32, 32, 1, 3, 1, 1, 1),
                 (Limit("reads", "batch * c_out * c_in * h_out * w_out * k * k // 3", "A"),),
+                {"batch": 2, "c_in": 3, "c_out": 2, "w_in": 20},
             )
         },
     ),

@@ -136,7 +136,7 @@ BIAS_SIZES = [
     _bias_sizes(17, 33, 3, 2),
     _bias_sizes(3, 70, 1, 2),
 ]
-BIAS_LARGE = [_bias_sizes(65_900, 1, 1, 1), _bias_sizes(1, 66_000, 1, 1), _bias_sizes(1, 1, 300, 220)]
+BIAS_LARGE = [_bias_sizes(65_919, 1, 1, 1), _bias_sizes(1, 66_015, 1, 1), _bias_sizes(1, 1, 301, 221)]
 
 
 convolution_weight_gradient = Operation(
@@ -169,7 +169,11 @@ convolution_bias_gradient = Operation(
         large_sizes=BIAS_LARGE,
         sizes_to_time=lambda device: _bias_sizes(*((128, 64, 37, 50) if device == "gpu" else (32, 4, 28, 28))),
         budgets={
-            "tree": Budget(_bias_sizes(8, 2, 16, 16), shared_sum("batch * h_out * w_out", "D", "db")),
+            "tree": Budget(
+                _bias_sizes(8, 2, 16, 16),
+                shared_sum("batch * h_out * w_out", "D", "db"),
+                more={"batch": 11, "h_out": 21, "w_out": 18},
+            ),
         },
     ),
 )
@@ -185,6 +189,7 @@ convolution_input_gradient = Operation(
         **LIKE_FORWARD | {"large_sizes": [_exchanged(sizes) for sizes in forward.trial.large_sizes]},
         advice=_what_reaches_a_pixel,
         mistakes=_mistakes_of_pixels,
+        anywhere=("W",),
     ),
 )
 

@@ -32,7 +32,7 @@ def _zeros_and_ones(rng: np.random.Generator, shape: tuple[int, ...], sizes: Siz
 
 # ---- mean squared error
 
-SUMMED, ITS_LIMITS = {"batch": 512, "n": 4}, shared_sum("batch * n", "A", "C")
+SUMMED, MORE, ITS_LIMITS = {"batch": 512, "n": 4}, {"batch": 896, "n": 5}, shared_sum("batch * n", "A", "C")
 
 
 def _mistakes_of_mse(place: tuple[int, ...], A: Array, Y: Array) -> Mistakes:
@@ -57,11 +57,12 @@ mse = Operation(
     output="accumulated",
     trial=Trial(
         tolerance=TOLERANCE,
+        sums=True,
         error_scale=lambda A, Y: np.linalg.norm(A - Y) ** 2 / (2 * len(A)),  # of near numbers a − y is exact
         mistakes=_mistakes_of_mse,
         budgets={
-            "tree": Budget(SUMMED, ITS_LIMITS),
-            "shuffle": Budget(SUMMED, (Limit("shared writes", "48"), *ITS_LIMITS)),
+            "tree": Budget(SUMMED, ITS_LIMITS, MORE),
+            "shuffle": Budget(SUMMED, (Limit("shared writes", "48"), *ITS_LIMITS), MORE),
         },
     ),
 )
@@ -127,7 +128,7 @@ mae = Operation(
     reference=lambda A, Y: np.linalg.norm((A - Y).ravel(), 1) / len(A),
     flops=lambda batch, n: 3 * batch * n,
     output="accumulated",
-    trial=Trial(tolerance=TOLERANCE, error_scale=lambda A, Y: np.sum(abs(A) + abs(Y)) / len(A)),
+    trial=Trial(tolerance=TOLERANCE, sums=True, error_scale=lambda A, Y: np.sum(abs(A) + abs(Y)) / len(A)),
 )
 
 
@@ -186,6 +187,7 @@ binary_cross_entropy = Operation(
     output="accumulated",
     trial=Trial(
         tolerance=TOLERANCE,
+        sums=True,
         error_scale=lambda Z, Y: np.sum(1 + abs(Z)) / len(Z),
         values={"Y": _zeros_and_ones},
         edge_cases=("zeros", "large"),
@@ -219,9 +221,10 @@ categorical_cross_entropy = Operation(
     output="accumulated",
     trial=Trial(
         tolerance=TOLERANCE,
+        sums=True,
         error_scale=lambda Z, Y: np.sum(np.max(1 + abs(Z), axis=1) + np.sum(abs(Y * Z), axis=1)) / len(Z),
         values={"Y": _one_hot},
-        edge_cases=("zeros", "large"),
+        edge_cases=("zeros", "large", "low"),
     ),
 )
 

@@ -49,15 +49,18 @@ def _mistakes(place: tuple[int, ...], A: Array, W: Array, b: Array) -> Mistakes:
     yield "b is added to each product: add it once, to their sum", sums + n_in * b
 
 
-def _reads(most: str, by_a_thread: str, batch: int, n_in: int, n_out: int, shared: str = "") -> Budget:
+Three = tuple[int, int, int]  # batch, n_in, n_out
+
+
+def _reads(most: str, by_a_thread: str, sizes: Three, more: Three, shared: str = "") -> Budget:
     """A and W are read at most this often, since a tile of each serves many elements of Z, and all threads fill it.
 
     shared: the same for shared memory, if a number from there is to serve several sums.
     """
     limits = [(Limit("reads", most, name), Limit("reads by a thread", by_a_thread, name)) for name in ("A", "W")]
-    more = (Limit("all shared reads", shared),) if shared else ()
-    sizes = {"batch": batch, "n_in": n_in, "n_out": n_out}
-    return Budget(sizes, (*(limit for pair in limits for limit in pair), *more))
+    of_shared = (Limit("all shared reads", shared),) if shared else ()
+    few, many = (dict(zip(("batch", "n_in", "n_out"), numbers, strict=True)) for numbers in (sizes, more))
+    return Budget(few, (*(limit for pair in limits for limit in pair), *of_shared), many)
 
 
 dense_forward = Operation(
@@ -69,11 +72,20 @@ dense_forward = Operation(
     flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
     trial=Trial(
         mistakes=_mistakes,
+        anywhere=("W", "b"),
         budgets={
-            "tiled": _reads("batch * n_in * n_out // 8", "n_in // 4", 32, 32, 32),
-            "tiles_1d": _reads("batch * n_in * n_out // 32", "n_in // 2", 64, 16, 64),
-            "tiles_2d": _reads("batch * n_in * n_out // 32", "2 * n_in", 128, 8, 128, "batch * n_in * n_out * 3 // 10"),
-            "vectorised": _reads("batch * n_in * n_out // 256", "n_in", 128, 8, 128, "batch * n_in * n_out // 10"),
+            "tiled": _reads("batch * n_in * n_out // 8", "n_in // 4", (32, 32, 32), (16, 80, 48)),
+            "tiles_1d": _reads("batch * n_in * n_out // 32", "n_in // 2", (64, 16, 64), (64, 24, 96)),
+            "tiles_2d": _reads(
+                "batch * n_in * n_out // 32",
+                "2 * n_in",
+                (128, 8, 128),
+                (128, 24, 128),
+                "batch * n_in * n_out * 3 // 10",
+            ),
+            "vectorised": _reads(
+                "batch * n_in * n_out // 256", "n_in", (128, 8, 128), (128, 24, 128), "batch * n_in * n_out // 10"
+            ),
         },
     ),
 )

@@ -140,6 +140,10 @@ def random_targets(rng: np.random.Generator, shape: tuple[int, ...], sizes: Size
     return np.eye(n_out, dtype=np.float32)[rng.integers(0, n_out, n)]
 
 
+def rate_near_a_half(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> float:
+    return float(rng.uniform(0.2, 0.8)) if sizes["turn"] else 0.5
+
+
 def _sizes_to_time(device: str) -> Sizes:
     """The handout's network, with samples for an epoch of some milliseconds."""
     return _sizes((30, 60, 10, 1), "sigmoid sigmoid sigmoid", n=50_000 if device == "gpu" else 2_000, batch=10)
@@ -158,7 +162,7 @@ dense_sgd_epoch = Operation(
         values={
             "parameters": lambda rng, shape, sizes: (0.5 * rng.standard_normal(shape)).astype(np.float32),
             "Y": random_targets,
-            "rate": lambda rng, shape, sizes: 0.5,
+            "rate": rate_near_a_half,
         },
         edge_cases=("zeros",),
         sizes_to_check=(

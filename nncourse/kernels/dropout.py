@@ -92,7 +92,7 @@ dropout = Operation(
             _sizes(33, 131, 12, 0, 32, 0),
         ],
         draw_sizes=_draw,
-        large_sizes=[_sizes(1, 66_100, 1, 2, 3, 4), _sizes(65_900, 1, 4, 3, 2, 1)],
+        large_sizes=[_sizes(1, 66_100, 1, 2, 3, 4), _sizes(65_919, 1, 4, 3, 2, 1)],
         sizes_to_time=lambda device: _sizes(*((65_536, 1024) if device == "gpu" else (32, 128)), 1, 1, 0, 1),
     ),
 )

@@ -142,10 +142,9 @@ class CudaKernel(Kernel):
 
     @property
     def fixed_threads(self) -> int:
-        """The threads along the longest axis of a launch that is the same for all sizes; 0 if it follows from them."""
-        if not all(isinstance(size, int) for size in self.grid or ("",)):
-            return 0
-        return max(int(blocks) * width for blocks, width in zip_longest(self.grid or (), self.block, fillvalue=1))
+        """The threads of a launch that is the same for all sizes; 0 if it follows from them."""
+        grid = [size for size in self.grid or () if isinstance(size, int)]
+        return prod(grid) * prod(self.block) if self.grid and len(grid) == len(self.grid) else 0
 
     def _made(self, name: str, shape: tuple[int, ...], dtype: type, out: Any, like: Any) -> Any:
         """The array for a new result: `out` if it is given; filled with zeros if the kernel adds to it."""

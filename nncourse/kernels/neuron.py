@@ -55,7 +55,7 @@ neuron = Operation(
     contract="x (n,), w (n,), b () -> z ()",
     reference=lambda x, w, b: np.sum(x * w) + b,
     flops=lambda n: 2 * n,
-    trial=Trial(tolerance=SUM_TOLERANCE, mistakes=_mistakes),
+    trial=Trial(tolerance=SUM_TOLERANCE, sums=True, mistakes=_mistakes),
 )
 
 

@@ -12,7 +12,7 @@ from nncourse.device import Array
 from nncourse.kernels.contract import Sizes
 from nncourse.kernels.convolution import MOST_IMAGES, NEGATIVE, ONE_IMAGE, one_image
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Mistakes, Trial, sizes_named
+from nncourse.kernels.trial import Mistakes, Trial, exact, sizes_named
 
 SUM_TOLERANCE = 64.0  # a window has up to some hundred pixels
 WINDOWS = "h_out = (h_in - size) // stride + 1, w_out = (w_in - size) // stride + 1, size >= 1, stride >= 1"
@@ -88,8 +88,8 @@ MAXPOOL_SIZES: dict[str, Any] = {
     ],
     "draw_sizes": _draw,
     "large_sizes": [
-        _maxpool_sizes(65_900, 1, 2, 2, 2, 2, 0),
-        _maxpool_sizes(1, 66_000, 2, 1, 1, 2, 0),
+        _maxpool_sizes(65_919, 1, 2, 2, 2, 2, 0),
+        _maxpool_sizes(1, 66_015, 2, 1, 1, 2, 0),
         _maxpool_sizes(1, 1, 66_100, 2, 2, 5, 0),
         _maxpool_sizes(1, 1, 2, 66_200, 2, 5, 1),
         _maxpool_sizes(1, 1, 290, 301, 3, 3, 0),  # places that need more than 16 bits
@@ -141,6 +141,7 @@ maxpool_forward = Operation(
     flops=_flops,
     trial=Trial(
         **MAXPOOL_SIZES,
+        error_scale=lambda *arguments: (exact(), exact()),
         advice=_which_pixels,
         mistakes=_mistakes_of_maxpool,
         edge_cases=("zeros", "large", "infinite", "ties", "nan"),
@@ -316,8 +317,8 @@ maxpool_backward = Operation(
         | {
             # few windows in each image, for a kernel that looks through all of them for each pixel
             "large_sizes": [
-                _maxpool_sizes(65_900, 1, 2, 2, 2, 2, 0),
-                _maxpool_sizes(1, 66_000, 2, 1, 1, 2, 0),
+                _maxpool_sizes(65_919, 1, 2, 2, 2, 2, 0),
+                _maxpool_sizes(1, 66_015, 2, 1, 1, 2, 0),
                 _maxpool_sizes(1, 1, 66_100, 1, 1, 1000, 0),
                 _maxpool_sizes(1, 1, 1, 66_200, 2, 1000, 1),
                 _maxpool_sizes(1, 1, 290, 301, 2, 100, 0),
@@ -414,6 +415,7 @@ averagepool_forward = Operation(
         **AVERAGEPOOL_SIZES,
         error_scale=lambda A, size, stride: _windows(abs(A), size, stride).mean(axis=(-2, -1)),
         tolerance=SUM_TOLERANCE,
+        sums=True,
     ),
 )
 
@@ -566,7 +568,7 @@ GLOBALPOOL_SIZES: dict[str, Any] = {
         _images(1, 2, 33, 20),
     ],
     "draw_sizes": lambda rng: _images(*rng.integers(1, 12, 4).tolist()),
-    "large_sizes": [_images(65_900, 1, 1, 1), _images(1, 66_000, 1, 1), _images(1, 1, 260, 259)],
+    "large_sizes": [_images(65_919, 1, 1, 1), _images(1, 66_015, 1, 1), _images(1, 1, 260, 259)],
     "sizes_to_time": lambda device: _images(*((128, 512, 5, 7) if device == "gpu" else (32, 64, 5, 7))),
 }
 
@@ -576,7 +578,7 @@ globalpool_forward = Operation(
     contract="A (batch, c, h, w) -> M (batch, c)",
     reference=lambda A: np.einsum("scyx->sc", A) / A[0, 0].size,
     flops=lambda batch, c, h, w: batch * c * h * w,
-    trial=Trial(**GLOBALPOOL_SIZES, tolerance=SUM_TOLERANCE),
+    trial=Trial(**GLOBALPOOL_SIZES, tolerance=SUM_TOLERANCE, sums=True),
 )
 
 globalpool_backward = Operation(

@@ -23,7 +23,7 @@ LIMIT_WORDS = {
     "additions": "at least {formula} atomic additions",
 }
 Mistakes = Iterator[tuple[str, Any]]  # what Trial.mistakes yields
-EDGE_CASES = ("zeros", "large", "infinite", "special", "ties", "nan", "one of zeros")
+EDGE_CASES = ("zeros", "large", "infinite", "special", "ties", "low", "nan", "one of zeros")
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,13 @@ class Limit:
 class Budget:
     """What a CUDA kernel that is named for an idea must keep to, counted by the emulator for arguments of `sizes`.
 
-    The limits leave room for other ways to the same idea, such as tiles of 8, 16 or 32.
+    The limits leave room for other ways to the same idea, such as tiles of 8, 16 or 32. They hold too where the sizes
+    named in `more` have these values, with more tiles and blocks.
     """
 
     sizes: Sizes
     limits: tuple[Limit, ...]
+    more: Sizes
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.limits))
@@ -57,6 +59,7 @@ class Trial:
     """How kernels of an operation are tried and timed.
 
     tolerance: an error of tolerance × 2⁻²³ × error scale is allowed.
+    sums: whether each result is a plain sum: of few terms, each of which allows half a rounding, less is then allowed.
     error_scale: error_scale(*arguments) is the sum of the absolute values of all terms, a tuple for several results. By
         default it is the reference on absolute values; state it if the reference subtracts.
     values: values[name](rng, shape, sizes) makes an argument for which not every number is valid.
@@ -73,12 +76,15 @@ class Trial:
     large_sizes: some sizes above 65,536 in one direction; a Python loop should take at most a second for each.
     sizes_to_time: sizes_to_time("cpu"), or "gpu", are the default sizes for timing.
     budgets: for kernels by their names, what they may access; see nnclassroom/judge/budget.py.
+    anywhere: arguments that need not begin at a multiple of 16 bytes, such as a layer's weights in the vector of all
+        parameters; CUDA kernels get them so in every second call.
     iterates: whether each step uses the result of the one before: FLOPs then do not bound the error of one sum.
 
     Raises CourseError for an unknown edge case, and for other sizes without sizes_to_check.
     """
 
     tolerance: float = 8.0
+    sums: bool = False
     error_scale: Callable[..., Any] | None = None
     values: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     edge_cases: tuple[str, ...] = ("zeros", "large", "infinite")
@@ -90,6 +96,7 @@ class Trial:
     large_sizes: Sequence[Sizes] = ()
     sizes_to_time: Callable[[str], Sizes] | None = None
     budgets: Mapping[str, Budget] = field(default_factory=dict)
+    anywhere: tuple[str, ...] = ()
     iterates: bool = False
 
     def __post_init__(self) -> None:
@@ -108,6 +115,11 @@ def shared_sum(elements: str, of: str, result: str) -> tuple[Limit, ...]:
     few = "32"  # one for each warp
     shares = Limit("reads by a thread", f"{elements} // 32", of), Limit("shared reads by a thread", "24")
     return *shares, Limit("atomics", few, result), Limit("shared atomics", few)
+
+
+def exact(*arguments: Any) -> np.float64:
+    """The error_scale of an operation that only moves numbers: none of their bits may be lost."""
+    return np.float64(0)
 
 
 def sizes_named(names: str) -> Callable[..., Sizes]:

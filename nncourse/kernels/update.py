@@ -263,8 +263,13 @@ def one_of(*numbers: float) -> Callable[..., float]:
     return lambda rng, shape, sizes: float(rng.choice(numbers))
 
 
+def _correction(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> float:
+    """From 1 − 0.999, as in the first step, to 1."""
+    return float(10 ** rng.uniform(-3, 0))
+
+
 ADAM_FORMULA = "M ← β₁ M + (1 − β₁) G, V ← β₂ V + (1 − β₂) G², W ← W − η (M / c₁) / (√(V / c₂) + ε)"
-ADAM_VALUES = {"V": _mean_squares, **dict.fromkeys(("c1", "c2"), lambda rng, shape, sizes: float(rng.uniform(0.01, 1)))}
+ADAM_VALUES = {"V": _mean_squares, **dict.fromkeys(("c1", "c2"), _correction)}
 FINITE = ("zeros", "large", "one of zeros")  # edge cases for division by √V: an infinite gradient gives ∞ / ∞
 BETAS, EPSILONS = one_of(0, 0.5, 0.9, 0.99, 0.999), one_of(1e-8, 1e-6, 1e-3)
 

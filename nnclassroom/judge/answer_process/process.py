@@ -102,14 +102,22 @@ def run(talk: Talk) -> None:
     talk.send({"ready": True, "printed": _printed()})
     while True:
         call, blocks = talk.receive()
-        values = [talk.value_of(about, blocks) for about in call["arguments"]]
-        if xp is not np:
-            values = [xp.asarray(value) if isinstance(value, np.ndarray) else value for value in values]
+        values = _values(call["arguments"], blocks, talk, xp)
         if seconds:
             talk.send(_timed(function, values, xp, seconds, SLOW if xp is np and not start["jit"] else math.inf))
             continue
         talk.most = call["most_bytes"]
         talk.send(*_answer(function, values, call, earlier, xp, refused, talk.file))
+
+
+def _values(arguments: Sequence[Message], blocks: list[bytes], talk: Talk, xp: Any) -> list[Any]:
+    """The arguments of a call; two that have one block are one array."""
+    made: dict[str, Any] = {}
+    for about in arguments:
+        if (key := str(about)) not in made:
+            value = talk.value_of(about, blocks)
+            made[key] = xp.asarray(value) if isinstance(value, np.ndarray) else value
+    return [made[str(about)] for about in arguments]
 
 
 def _imported(start: Message) -> tuple[Any, Function | None]:

@@ -98,22 +98,29 @@ def _bytes_of(array: Any) -> bytes:
 def called_before(call: Callable[[], Any], arrays: Sequence[Any], again: int) -> Iterator[Any]:
     """What a function returns for other numbers in the same arrays. They then get their own back, for `again` calls.
 
-    All numbers but the first move on by one place: first number, sum, shape and array are those of the next call. The
-    function may refuse such numbers. The later calls come one right after the other, and so does the one that counts.
+    All numbers but the first move on by one place, then all but the first and the last: first number, sum, shape and
+    array are those of the next call, or also the last number, as in images with a black rim. The function may refuse
+    such numbers. The later calls come one right after the other, and so does the one that counts.
     """
     was = [array.copy() for array in arrays]
-    for array in arrays:
-        if array.size > 1 and array.flags.c_contiguous:
-            flat = array.reshape(-1)
-            flat[1:] = np.roll(flat[1:], 1) if array.size > 2 else flat[0]
-    with contextlib.suppress(Exception):
-        yield call()
+    for moved in (slice(1, None), slice(1, -1)):
+        _put_back(arrays, was)
+        for array in arrays:
+            if array.size > 1 and array.flags.c_contiguous and not is_locked(array):
+                flat = array.reshape(-1)
+                flat[moved] = np.roll(flat[moved], 1) if array.size > 2 else flat[0]
+        with contextlib.suppress(Exception):
+            yield call()
     for number in range(again + 1):
-        for array, numbers in zip(arrays, was, strict=True):
-            with contextlib.suppress(ValueError):  # it was locked, or has another shape now: the next call shows it
-                array[...] = numbers
+        _put_back(arrays, was)
         if number < again:
             call()
+
+
+def _put_back(arrays: Sequence[Any], was: Sequence[Any]) -> None:
+    for array, numbers in zip(arrays, was, strict=True):
+        with contextlib.suppress(ValueError):  # it was locked, or has another shape now: the next call shows it
+            array[...] = numbers
 
 
 def said_of(error: BaseException) -> Message:
