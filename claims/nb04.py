@@ -65,7 +65,7 @@ CLAIMS = [
     Claim("mse-worked-answer", "The squares are 0, 4, 0, 9", why="derived: from the two matrices"),
     Claim("mse-worked-answer", "Their sum is 13", why="derived: (4 + 9) / (2 · 2)"),
     Claim("outlier", "The cell tries 2,501 values", why="definition: of the cell below"),
-    Claim("outlier-answer", "its slope is 1 or −1, never small", why="derived: the slope of |x|"),
+    Claim("outlier-answer", "for a single sample its slope is 1 or −1", why="derived: the slope of |x|"),
     Claim("surprise", "adds the same amount each time: log 2 = 0.69", why="derived: log 2p = log 2 + log p"),
     Claim("guess-answer", "Always 0.5 costs log 2 = 0.693", why="derived: −log ½"),
     Claim("break-log", "the number after 1 is 1.00000012", once=lambda: np.nextafter(np.float32(1), 2) == 1 + 2.0**-23),
@@ -76,14 +76,16 @@ CLAIMS = [
     Claim("step-use-words", "with all 1,258 training digits as one batch", why="derived: 70 % of 1,797"),
     Claim("step-use-answer", "About ninety of a hundred unseen digits", seeds=any_length),
     Claim("step-use-answer", "more than 94 of a hundred are right", seeds=more_steps),
-    Claim("race-words", "64 such threads may leave one addition of 64", why="derived: all read before one writes"),
+    Claim(
+        "race-words", "of the additions of 64 threads only one may be left", why="derived: all read before one writes"
+    ),
     Claim("tree", "9 rounds instead of 511 additions", why="derived: 2⁹ = 512"),
     Claim(
-        "tree-barrier", "of its 1,024 cells, one for each thread of the largest block", why="source: kernels/cost.cu"
+        "tree-barrier", "It has 1,024 cells, one for each thread of the largest block", why="source: kernels/cost.cu"
     ),
     Claim("tree-budget", "The check counts, with 2,048 numbers", why=SPEC),
     Claim("tree-budget", "no thread may read more than 64 numbers of", why=SPEC),
-    Claim("shuffle", "In the last five rounds of the tree only one warp is at work", why="derived: 2⁵ = 32"),
+    Claim("shuffle", "In the last five rounds of the tree one warp adds up its own numbers", why="derived: 2⁵ = 32"),
     Claim("shuffle", "one bit each: here all 32", why="definition: of the mask"),
     Claim("shuffle", "lane 0 ends with the sum of all", why="derived: 16 + 8 + 4 + 2 + 1 = 31"),
     Claim("shuffle", "The figure shows it for 8 lanes", why="definition: of the figure"),

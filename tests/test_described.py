@@ -96,7 +96,8 @@ POINTS = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.array([0, 1, 0])
         ),
         (
             lambda: common.plot_confusion(np.array([[40, 2], [1, 71]]), ("malignant", "benign")),
-            "Rightly: malignant 40 of 42; benign 71 of 72. Wrongly: malignant for benign 2×; benign for malignant 1×.",
+            "Rightly: malignant 40 of 42; benign 71 of 72. "
+            "Wrongly: malignant taken for benign 2×; benign taken for malignant 1×.",
         ),
         (
             lambda: common.plot_confusion(MANY, tuple("abcd")),

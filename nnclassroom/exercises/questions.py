@@ -155,9 +155,11 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         ),
         Question(
             "01",
-            "A network with two hidden neurons that step computes XOR. Which of these cannot, whatever its weights?",
+            "A network with two hidden neurons, all with the step, can compute XOR. Which of these cannot compute it, "
+            "whatever the weights?",
             "a",
-            "One neuron draws one line, and no line has both corners of a class on the same side.",
+            "One neuron draws one line, and no line has the corners of class 0 on one side and those of class 1 on the "
+            "other.",
             ("one neuron", "three hidden neurons", "four hidden neurons"),
         ),
     ),
@@ -341,7 +343,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question(
             "08b",
             "A thread that computes one element of a matrix product reads 2 numbers for each product. How many "
-            "products does each number that it reads give, if it computes 4 × 4 elements at a time?",
+            "products does it make for each number that it reads, if it computes 4 × 4 elements at a time?",
             2,
             "Per step it reads 4 numbers of the one matrix and 4 of the other, and makes 16 products of them: 16 / 8 = "
             "2, four times as many as before. That is why the ladder goes from shared memory to registers.",
@@ -437,10 +439,10 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question(
             "11",
             "A filter of 3 × 3 goes over an image of 28 × 28 with padding 1 and stride 1. Of how many products is the "
-            "gradient of one of its weights the sum, for one image?",
+            "gradient of the weight in its middle the sum, for one image?",
             784,
-            "Each weight is used once for each number of the map, and the map has 28 · 28 = 784: its gradient adds up "
-            "delta times input at all these places.",
+            "This weight meets a pixel for each number of the map, and the map has 28 · 28 = 784: its gradient adds up "
+            "delta times input at all these places. (A weight at the filter's edge meets padding too, which adds 0.)",
         ),
         Question(
             "09",

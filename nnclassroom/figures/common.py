@@ -73,7 +73,7 @@ def _confusion_in_words(M: np.ndarray, classes: Sequence[str]) -> str:
     said.append(f"Rightly: {'; '.join(rightly)}.")
     mistakes = sorted(((M[i, j], i, j) for i, j in np.ndindex(*M.shape) if i != j and M[i, j]), key=lambda one: -one[0])
     if mistakes:
-        told = (f"{classes[i]} for {classes[j]} {count:,}×" for count, i, j in mistakes[:MISTAKES])
+        told = (f"{classes[i]} taken for {classes[j]} {count:,}×" for count, i, j in mistakes[:MISTAKES])
         said.append(f"{'Wrongly' if len(mistakes) <= MISTAKES else 'The most frequent mistakes'}: {'; '.join(told)}.")
     return " ".join(said)
 
