@@ -111,7 +111,7 @@ def plot_loads_and_sums(name: str) -> Described:
         axes.set_yticks(range(0, 129, 16))
         rows, places = ([*dict.fromkeys(each)] for each in zip(*cells(THREAD), strict=True))
         said.append(f"{title}: rows {_listed(rows)}, columns {_listed(places)}")
-    left.set_ylabel("row of the tile: sample, or neuron")
+    left.set_ylabel("sample, or neuron, of the block")
     figure.suptitle(f"orange: thread {THREAD}; blue: the other threads of its warp", fontsize=10)
     return Described(figure, f"{name}, thread {THREAD} of 256. {'; '.join(said)}.")
 

@@ -251,7 +251,7 @@ def plot_messages(runs: Runs, link: Link, title: str = "") -> Described:
         )
     axes.plot(sizes, [min(runs[size]) for size in sizes], "o", color="tab:blue", label="shortest of the rounds")
     fine = np.geomspace(min(sizes), max(sizes), 100)
-    axes.plot(fine, [link.seconds(size) for size in fine], color="tab:orange", label="α + n/β")
+    axes.plot(fine, [link.seconds(size) for size in fine], color="tab:orange", label="α + b/β")
     axes.plot([], [], ".", color="0.7", label="all rounds")
     axes.set(xscale="log", yscale="log", xlabel="size of the message, bytes", ylabel="time, s")
     axes.legend(frameon=False, fontsize=9)
