@@ -68,6 +68,65 @@ def test_the_notebooks_said_again_are_the_same(all_sources):
                 assert flowed(ast.dump(plain[0])) == flowed(ast.dump(plain[1])), cell.id
 
 
+SHOWING = {"figures", "widgets", "axes", "replace"}  # modules and functions of notebooks that show what they are given
+
+
+def misused(cells: list[str], rules: Words) -> list[str]:
+    """The words of a notebook that are translated, and passed to a function that looks them up, or compared elsewhere.
+
+    A function that the notebook itself defines gets translated words wherever it is called.
+    """
+    trees = [ast.walk(python_text.parsed(cell).tree) for cell in cells]
+    nodes = [node for tree in trees for node in tree]
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    looked_up = {word for node in nodes for word in python_text.names_at(node)}
+    found = []
+    for cell in cells:
+        source = python_text.parsed(cell)
+        said = {(unit.begin, unit.end) for unit in python_text.units(cell, rules) if unit.kind.endswith("string")}
+        parents = {child: parent for parent in ast.walk(source.tree) for child in ast.iter_child_nodes(parent)}
+        for node in parents:
+            if not isinstance(node, ast.Constant | ast.JoinedStr) or isinstance(parents[node], ast.JoinedStr):
+                continue
+            if (source.at(node.lineno, node.col_offset), source.at(node.end_lineno, node.end_col_offset)) not in said:
+                continue
+            parent, word = parents[node], node.value if isinstance(node, ast.Constant) else ""
+            option = parent.arg if isinstance(parent, ast.keyword) else ""
+            parent = parents[parent] if option else parent
+            if isinstance(parent, ast.Call):
+                called = ast.unparse(parent.func).split(".")
+                known = SHOWING | own | python_text.SHOWN_BY
+                if option not in python_text.SHOWN_ARGUMENTS and not known & {called[0], called[-1]}:
+                    found.append(f"{ast.unparse(parent)[:60]} gets {word!r}")
+            elif word in looked_up and not python_text.WORDS_OF.search(
+                ast.unparse(parents[parent]).partition(" = ")[0]
+            ):
+                found.append(f"{word!r} is looked up, or compared")
+    return found
+
+
+def test_no_notebook_passes_on_a_translated_word_that_is_a_name(all_sources):
+    """datasets.mnist("prueba") fails only for who downloads it."""
+    for source in all_sources:
+        if source.path.suffix == ".ipynb":
+            assert not misused(notebooks.python_cells(notebooks.read(source.path)), source.words), source.file
+
+
+@pytest.mark.parametrize(
+    ("cell", "count"),
+    [
+        ('rows = {"test": 1}\nfetch("test")', 1),
+        ('rows = {"test": 1}\ndef fetch(part):\n    return part\nfetch("test")', 0),
+        ('rows = {"test": 1}\nprint(rows["test"])', 1),
+        ('rows = {"test": 1}\nprint("test", *(name != "test" for name in rows))', 1),
+        ('row_words = {"test": "test"}\nprint(row_words["test"])', 0),
+        ('datasets.mnist("test")\nfigures.plot(rows, "test")', 0),
+    ],
+)
+def test_translated_words_that_are_names_are_found(cell, count):
+    assert len(misused([cell], Words(also=frozenset({"test"})))) == count
+
+
 def test_units_are_whole_sentences_without_the_marks_around_them():
     text = "# Title\n\nOne line,\nand the next.\n\n- an item\n  goes on\n\n$$a = 1$$\n"
     text += "\n```\ncode\n```\n\n| `x` | a number |\n"

@@ -24,6 +24,7 @@ from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
 NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
+WHOSE_WORDS = {"yours": "yours", "yours, wrong": "yours, wrong"}
 GLOBAL_HEAD = ("global", "reads", "writes", "atomics", "outside", "sectors", "fewest", "efficiency")
 SHARED_HEAD = ("shared", "reads", "writes", "atomics", "outside", "bank conflicts")
 Texts = tuple[str, ...]
@@ -132,7 +133,7 @@ def accesses(kernel: CudaKernel, *arguments: Any) -> Accesses:
     result = kernel(*copies, **options)
     if not found:
         raise CourseError(f"{operation.name} ({kernel.name}): these sizes need no threads at all; use larger ones")
-    which = ", ".join(filter(None, (kernel.name, kernel.whose)))
+    which = ", ".join(filter(None, (kernel.name, WHOSE_WORDS.get(kernel.whose, kernel.whose))))
     title = f"{operation.name} ({which}): {', '.join(f'{name} {size}' for name, size in sizes.items())}"
     fault = compare(rounded_as(operation, kernel), result, references, arguments)
     return Accesses(title, found[0], fault, operation.cuda_arrays)

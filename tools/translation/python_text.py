@@ -19,7 +19,7 @@ SHOWN_ARGUMENTS = {
 }
 SHOWN_BY = {
     *("print", "text", "annotate", "suptitle", "title", "xlabel", "ylabel", "legend", "CourseError", "UserError"),
-    *("refuse_unknown", "refuse_unwritable"),
+    *("refuse_unknown", "refuse_unwritable", "waiting", "with_progress"),
     *("set_title", "set_xlabel", "set_ylabel", "set_label", "figtext", "set_xticklabels", "set_yticklabels"),
 }
 NAMES_IN = {"kernel", "loc", "dest", "choices", "default", "key", "dtype", "mode", "encoding"}
@@ -28,7 +28,7 @@ NAMED_BY = {
     *("hint", "solution", "find", "choose", "load", "generate", "exercise", "make_network", "compile", "fullmatch"),
     *("match", "search", "sub", "finditer", "findall", "split", "kernel", "cuda_kernel", "getattr"),
     *("startswith", "endswith", "add_argument_group", "einsum", "environ", "which", "import_module", "strptime"),
-    "mnist_or_digits",
+    *("mnist", "mnist_or_digits"),
 }
 FIRST_NAMES = {"Operation": 1}  # calls whose first strings only are names
 CONTROLS = {"menu", "stepped", "tick"}  # of the playground: a name, the label, what it does
@@ -39,6 +39,7 @@ SHOWN_AT = {  # calls whose strings at these places are read: the names of axes,
     "plot_batches": (2, 3),
     "plot_amdahl": (1,),
     "plot_timelines": (1,),
+    "Question": (4,),
 }
 HEAD = re.compile(r"(?i)(?:^|_)(?:heads?|columns)$")
 WORDS_OF = re.compile(r"(?i)(?:^|_)words$")
@@ -220,7 +221,7 @@ def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words
     shown = _reads_as_text(bare, "\0" in bare) and text not in words.names
     if _is_head(node, above) or _is_label(node, parent) or _are_words(node, above):
         return True
-    if isinstance(parent, ast.Subscript) and parent.slice is node:
+    if _is_read_from(parent, node):
         return False
     if isinstance(parent, ast.Compare):
         return False
@@ -240,11 +241,16 @@ def _is_for_people(node: ast.expr, text: str, above: list[ast.AST], words: Words
 def _is_looked_up(node: ast.expr, above: list[ast.AST]) -> bool:
     """Whether it is a name here, whatever it is elsewhere: a key in brackets, what is compared, a name of a call."""
     parent = above[0]
-    if isinstance(parent, ast.Subscript):
-        return parent.slice is node
+    if _is_read_from(parent, node):
+        return True
     if isinstance(parent, ast.Call) and parent.args and parent.args[0] is node:
         return getattr(parent.func, "attr", getattr(parent.func, "id", "")) in NAMED_BY
     return isinstance(parent, ast.Compare)
+
+
+def _is_read_from(parent: ast.AST, node: ast.AST) -> bool:
+    """Whether something is looked up by this key; under a key that is written to, something is shown."""
+    return isinstance(parent, ast.Subscript) and parent.slice is node and not isinstance(parent.ctx, ast.Store)
 
 
 def _of_words(above: list[ast.AST]) -> ast.Dict | None:
@@ -261,11 +267,12 @@ def _is_key_of_words(node: ast.expr, above: list[ast.AST]) -> bool:
 
 
 def _are_words(node: ast.expr, above: list[ast.AST]) -> bool:
-    """Whether it is read, even a single word: a value of a dictionary of words, or a name of an axis."""
+    """Whether it is read, even a single word: a value of a dictionary of words, a name of an axis, a choice."""
     if _of_words(above):
         return True
-    name = getattr(above[0].func, "attr", getattr(above[0].func, "id", "")) if isinstance(above[0], ast.Call) else ""
-    return any(node is above[0].args[place] for place in SHOWN_AT.get(name, ()) if place < len(above[0].args))
+    whole, call = (above[0], above[1]) if isinstance(above[0], ast.Tuple) and above[1:] else (node, above[0])
+    name = getattr(call.func, "attr", getattr(call.func, "id", "")) if isinstance(call, ast.Call) else ""
+    return any(whole is call.args[place] for place in SHOWN_AT.get(name, ()) if place < len(call.args))
 
 
 def _is_head(node: ast.expr, above: list[ast.AST]) -> bool:
@@ -301,7 +308,7 @@ def names_in(texts: Iterable[str]) -> frozenset[str]:
     elsewhere: set[str] = set()
     for text in texts:
         nodes = list(ast.walk(parsed(text).tree))
-        names |= {each for node in nodes for each in _names_at(node)}
+        names |= {each for node in nodes for each in names_at(node)}
         own = {key for node in nodes if isinstance(node, ast.Dict) for key in node.keys if key and _is_text(key)}
         values = Counter(key.value for key in own)
         names |= {value for value, times in values.items() if times > 1}
@@ -310,12 +317,12 @@ def names_in(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(names | keys & elsewhere)
 
 
-def _names_at(node: ast.AST) -> Iterator[str]:
+def names_at(node: ast.AST) -> Iterator[str]:
     """The strings that this node compares or looks up."""
     parts: list[ast.AST] = []
     if isinstance(node, ast.Compare):
         parts = [node.left, *node.comparators]
-    elif isinstance(node, ast.Subscript):
+    elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Store):
         parts = [node.slice]
     elif isinstance(node, ast.MatchValue):
         parts = [node.value]
