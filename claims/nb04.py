@@ -77,7 +77,7 @@ CLAIMS = [
     Claim("step-use-answer", "About ninety of a hundred unseen digits", seeds=any_length),
     Claim("step-use-answer", "more than 94 of a hundred are right", seeds=more_steps),
     Claim(
-        "race-words", "of the additions of 64 threads only one may be left", why="derived: all read before one writes"
+        "race-words", "Of the additions of 64 threads only one may be left", why="derived: all read before one writes"
     ),
     Claim("tree", "9 rounds instead of 511 additions", why="derived: 2⁹ = 512"),
     Claim(

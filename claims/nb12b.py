@@ -170,7 +170,7 @@ CLAIMS = [
     ),
     Claim("averaging-answer", "It sends a fifth or a twentieth", once=what_is_sent),
     Claim("averaging-answer", "so its steps are shorter", seeds=adams_steps_are_shorter),
-    Claim("averaging-answer", "So three times as much is sent", once=what_is_sent),
+    Claim("averaging-answer", "so three times as much is sent", once=what_is_sent),
     Claim("downpour-answer", "push four times as often as the slow one", once=pushes_and_staleness),
     Claim("downpour-answer", "Their staleness is 2, or 3", once=pushes_and_staleness),
     Claim("downpour-why", "19 updates while Downpour makes 319", once=what_the_widget_shows),

@@ -2,10 +2,11 @@
 
 With --write it first corrects the hours in the heads that state them, and in README's list.
 
-minutes = words / 45 + Σ over its exercises (5.5 + 0.85 · lines)
+minutes = words / 37 + 2 · the lines of its exercises
 
-The three numbers are fitted to what five readers, who solved everything, estimated for eighteen notebooks: it is within
-a quarter of that for all but 08b, of which it gives 0.6.
+The two numbers are fitted to what readers who solved everything estimated for each of the notebooks: the hours are
+within a quarter of that, and furthest from it in 05, which gets 2½ for 3¼. A third number, for each exercise or each
+cell, would bring that to a sixth.
 
 Words are those of all markdown cells. An exercise is a cell with `your code here: about 6 lines`, and these are its
 lines; one below a heading with "if you like" is extra, and takes no time. A notebook's first cell states the hours,
@@ -23,7 +24,7 @@ from nnclassroom.handing_out.notebook_files import parsed
 from nncourse.errors import CourseError
 from nncourse.language import ROOT
 
-READING, EXERCISE, WRITING = 1 / 45, 5.5, 0.85  # minutes for a word, an exercise, and a line of it
+READING, WRITING = 1 / 37, 2  # minutes for a word, and for a line of an exercise
 STATED = re.compile(r"\bTime: about ((?:half an|[\d¼½¾]+) hours?)\b")
 BLANK, LINES = "your code here", re.compile(r"your code here: (?:about )?(?:\d+ to )?(\d+) lines?\b")
 HEADING = re.compile(r"^#+ .*", re.MULTILINE)
@@ -42,7 +43,7 @@ class Length:
 
     @property
     def minutes(self) -> float:
-        return READING * self.words + sum(EXERCISE + WRITING * lines for lines in self.exercises)
+        return READING * self.words + WRITING * sum(self.exercises)
 
     @property
     def hours(self) -> float:
