@@ -101,7 +101,7 @@ POINTS = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.array([0, 1, 0])
         ),
         (
             lambda: common.plot_confusion(MANY, tuple("abcd")),
-            "The most frequent mistakes: d for a 4×; b for c 3×; a for b 2×.",
+            "The most frequent mistakes: d taken for a 4×; b taken for c 3×; a taken for b 2×.",
         ),
         (lambda: nb00.plot_timing(ROWS, "dense"), "loops (cpu) 1.5 ms; naive (gpu) 2 µs"),
         (
