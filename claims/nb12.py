@@ -168,7 +168,7 @@ CLAIMS = [
     Claim("large-answer", "Plan 2 loses two to four percentage points", seeds=fewer_steps_lose),
     Claim(
         "large-answer",
-        "How much of that the large rate alone brings back, if anything, depends on the seed",
+        "brings back some of it with some seeds, and nothing with others",
         once=the_large_rate_depends_on_the_seed,
     ),
     Claim("large-answer", "plan 4 is ahead of plan 2 with each seed", seeds=warm_up_is_ahead),

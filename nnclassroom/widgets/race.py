@@ -19,7 +19,8 @@ from nncourse.calls import Calls
 from nncourse.errors import refuse_unknown
 from nncourse.model.optimizers import SGD, Adam, Optimizer
 
-STEPS = 150  # of each race
+STEPS = 150  # of each race that are shown
+LOOK = 500  # steps that are computed, to see who stays below DOWN
 DOWN = 0.01  # a cost below this counts as arrived
 TOO_HIGH = 1e6  # a descent stops if the cost exceeds this
 COSTS = 1e-6, 1e3  # ends of the axis of costs
@@ -85,7 +86,7 @@ def descend(
 
 
 def run(settings: Settings, backend: Calls) -> Races:
-    """The path and the costs of each optimizer."""
+    """The path and the costs of each optimizer, further than they are shown."""
     start = settings.w1, settings.w2
     racers = {
         "plain": (SGD(), settings.rate),
@@ -94,7 +95,7 @@ def run(settings: Settings, backend: Calls) -> Races:
     }
     with np.errstate(over="ignore", invalid="ignore"):
         return {
-            name: descend(settings.valley, start, optimizer, rate, backend)
+            name: descend(settings.valley, start, optimizer, rate, backend, LOOK)
             for name, (optimizer, rate) in racers.items()
         }
 
@@ -113,8 +114,9 @@ def words_of(races: Races, step: int) -> str:
         name = RACER_WORDS[racer]
         out = step >= len(costs) or not costs[step] <= max(costs[0], 1) * 10
         said.append(f"{name} has leapt out of the valley" if out else f"{name} {costs[step]:.2g}")
-        came = arrival(costs) if len(costs) == STEPS + 1 else None
-        arrived.append(f"{name} after {came} steps" if came is not None else f"{name} not in {STEPS} steps")
+        came = arrival(costs) if len(costs) == LOOK + 1 else None
+        in_time = came is not None and came <= STEPS
+        arrived.append(f"{name} after {came} steps" if in_time else f"{name} not in {STEPS} steps")
     return f"Step {step}. Cost: {', '.join(said)}. Below {DOWN:g} to stay: {', '.join(arrived)}."
 
 
