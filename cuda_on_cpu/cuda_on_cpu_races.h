@@ -80,7 +80,7 @@ inline void watch_memory() {
     cell_count = 0;
     watch("", __start_cuda_shared, static_shared_bytes(), 1, in_static, STATIC_SHARED);
     watch("", dynamic_shared, launch.shared_bytes, 1, in_dynamic, DYNAMIC_SHARED);
-    if (!launch.most_records) watch("", __start_cuda_device, device_bytes, 1, in_device, DEVICE);
+    watch("", __start_cuda_device, device_bytes, 1, in_device, DEVICE);
     for (int i = 0; i < launch.arguments; i++) {
         const Argument& a = arguments[i];
         if (!a.element_bytes || a.same_as != i) continue;
@@ -206,6 +206,7 @@ inline void record(const char* address, size_t bytes, Kind kind, const void* cod
         const int64_t before = number < 0 ? 0 : gap(watched[m].bytes);
         const int64_t end = number == DYNAMIC_SHARED ? sizeof dynamic_shared : watched[m].bytes + before;
         if (offset < -before || offset >= end) continue;
+        if (number == DEVICE && kind == READ) return;  // __constant__ arrays are among these variables
         tries += kind == ATOMIC;
         if (record_count == record_space || record_count == launch.most_records) more_space();
         records[record_count++] = {offset, code, uint32_t(running->number), uint32_t(bytes),

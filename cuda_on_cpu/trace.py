@@ -24,7 +24,7 @@ COLUMNS = np.dtype(
     + [("kind", "u1"), ("outside", "?"), ("line", "i4"), ("code", "u8"), ("visit", "u4")]
 )
 READ, WRITE, ATOMIC = range(3)
-STATIC_SHARED, DYNAMIC_SHARED_MEMORY = -1, -2
+STATIC_SHARED, DYNAMIC_SHARED_MEMORY, DEVICE = -1, -2, -3
 
 SHARED = re.compile(r"__shared__([^;(){}]{0,1000});")
 CONSTANT = re.compile(r"(?:#define|const(?:expr)?\s+int)\s+(\w+)\s*=?\s*(\d+)\b")
@@ -34,7 +34,10 @@ SYMBOL = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) [a-zA-Z] (?:.*::)?(\w+)$", re.MUL
 
 @dataclass(frozen=True)
 class Memory:
-    """An array passed to a launch, or a variable in shared memory (of which each block has its own)."""
+    """An array passed to a launch, or a variable in shared memory (of which each block has its own).
+
+    "__device__" is for all `__device__` variables of the text together, if a kernel writes any; reads are left out.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -85,7 +88,7 @@ def trace_of(
         for number, (parameter, array) in enumerate(passed)
         if parameter.pointer
     ]
-    static, dynamic = (records["memory"] == number for number in (STATIC_SHARED, DYNAMIC_SHARED_MEMORY))
+    static, dynamic, device = (records["memory"] == number for number in (STATIC_SHARED, DYNAMIC_SHARED_MEMORY, DEVICE))
     known = variables(program, "cuda_shared") if static.any() else []
     if static.any() and not known:  # there is no nm to tell them apart
         known = [("shared", 0, int((records["offset"] + records["bytes"])[static].max()))]
@@ -96,6 +99,9 @@ def trace_of(
             accesses["offset"][mine] -= start
             itemsize = int(records["bytes"][mine].min())  # the type is unknown: take the smallest access
             touched.append((Memory(name, _shared_shape(source, name, size // itemsize), itemsize, True), mine))
+    if device.any():
+        size = int((records["offset"] + records["bytes"])[device].max())
+        touched.append((Memory("__device__", (-(-size // 4),), 4, False), device))
     for number, (memory, mine) in enumerate(touched):
         cell = accesses["offset"][mine] // memory.itemsize
         cells = -(-records["bytes"][mine].astype(int) // memory.itemsize)

@@ -18,6 +18,7 @@ ACTIVATIONS = {
     "relu": "number",
     "leaky_relu": "number",
     "softplus": "number",
+    "gelu": "number",
     "softmax": "row",
 }
 ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-08}  # what stands in adam_update
@@ -40,6 +41,8 @@ OPERATIONS = {
         "leaky_relu_derivative",
         "softplus",
         "softplus_derivative",
+        "gelu",
+        "gelu_derivative",
         "softmax",
         "softmax_delta",
     ),
@@ -52,6 +55,8 @@ OPERATIONS = {
         "binary_cross_entropy",
         "categorical_cross_entropy",
         "cross_entropy_delta",
+        "token_cross_entropy",
+        "token_delta",
     ),
     "nncourse.kernels.backpropagation": ("output_delta", "hidden_delta", "bias_gradient", "weight_gradient"),
     "nncourse.kernels.convolution": ("convolution_forward",),
@@ -83,7 +88,15 @@ OPERATIONS = {
         "batchnorm_relu",
         "batchnorm_shortcut_relu",
     ),
+    "nncourse.kernels.embedding": ("embedding", "embedding_gradient"),
     "nncourse.kernels.layernorm": ("layernorm_forward", "layernorm_gradients", "layernorm_backward"),
+    "nncourse.kernels.attention": (
+        "split_heads",
+        "merge_heads",
+        "attention_forward",
+        "attention_backward",
+        "fused_attention",
+    ),
     "nncourse.kernels.residual": ("shortcut_sum", "relu_delta"),
     "nncourse.kernels.update": (
         "sgd_update",
@@ -178,6 +191,14 @@ class Calls:
         """a = σ(z): z (*n) -> a (*n)"""
         raise NotImplementedError
 
+    def gelu(self, z: Array) -> Array:
+        """a = z/2 (1 + tanh(√(2/π) (z + 0.044715 z³))): z (*n) -> a (*n)"""
+        raise NotImplementedError
+
+    def gelu_derivative(self, z: Array) -> Array:
+        """a = s + z s (1 − s) 2u′, with s = σ(2u), u = √(2/π) (z + 0.044715 z³): z (*n) -> a (*n)"""
+        raise NotImplementedError
+
     def softmax(self, Z: Array) -> Array:
         """A[i, j] = exp(Z[i, j]) / Σ_k exp(Z[i, k]): Z (batch, n) -> A (batch, n)"""
         raise NotImplementedError
@@ -221,6 +242,20 @@ class Calls:
         """(4a) D = A − Y, for sigmoid with binary and softmax with categorical cross-entropy.
 
         A (batch, n), Y (batch, n) -> D (batch, n)
+        """
+        raise NotImplementedError
+
+    def token_cross_entropy(self, Z: Array, Y: Array) -> Array:
+        """C = mean over samples of the mean over positions with Y ≥ 0, if there are any, of log Σ exp(z) − z[Y].
+
+        Z (batch, t, kinds), Y (batch, t) int -> C ()
+        """
+        raise NotImplementedError
+
+    def token_delta(self, Z: Array, Y: Array) -> Array:
+        """(4a) D = (softmax(Z) − 1 at the kind Y) / the number of positions of the sample with Y ≥ 0; 0 where Y < 0.
+
+        Z (batch, t, kinds), Y (batch, t) int -> D (batch, t, kinds)
         """
         raise NotImplementedError
 
@@ -402,6 +437,17 @@ class Calls:
         """
         raise NotImplementedError
 
+    def embedding(self, tokens: Array, E: Array, P: Array) -> Array:
+        """A[s, i] = E[tokens[s, i]] + P[i]: tokens (batch, t) int, E (kinds, n), P (t, n) -> A (batch, t, n)"""
+        raise NotImplementedError
+
+    def embedding_gradient(self, tokens: Array, D: Array, kinds: int) -> Array:
+        """dE[v] = mean over s of the sum of D[s, i] over all positions i with tokens[s, i] = v.
+
+        tokens (batch, t) int, D (batch, t, n), kinds () int -> dE (kinds, n)
+        """
+        raise NotImplementedError
+
     def layernorm_forward(self, A: Array, gamma: Array, beta: Array, epsilon: float) -> tuple[Array, Array, Array]:
         """Z[s, t, k] = γ[k] (A[s, t, k] − mean[s, t]) scale[s, t] + β[k], scale = 1 / √(variance of the row + ε).
 
@@ -420,6 +466,44 @@ class Calls:
         """G = scale (γ D − mean over k of γ D − x̂ · mean over k of γ D x̂).
 
         D (batch, t, n), A (batch, t, n), mean (batch, t), scale (batch, t), gamma (n,) -> G (batch, t, n)
+        """
+        raise NotImplementedError
+
+    def split_heads(self, A: Array) -> Array:
+        """H[p, s, h, i] = A[s, i, p, h]: a matrix (t, d) for each part, sample and head.
+
+        A (batch, t, parts, heads, d) -> H (parts, batch, heads, t, d)
+        """
+        raise NotImplementedError
+
+    def merge_heads(self, H: Array) -> Array:
+        """A[s, i, p, h] = H[p, s, h, i]: the inverse of split_heads.
+
+        H (parts, batch, heads, t, d) -> A (batch, t, parts, heads, d)
+        """
+        raise NotImplementedError
+
+    def attention_forward(self, Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
+        """O = P V, P = softmax over j of Q Kᵀ / √d; with causal = 1 over j ≤ i.
+
+        Q (batch, heads, t, d), K (batch, heads, t, d), V (batch, heads, t, d), causal () int -> O (batch, heads, t, d),
+        P (batch, heads, t, t) where causal <= 1
+        """
+        raise NotImplementedError
+
+    def attention_backward(self, D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Array, Array, Array]:
+        """dV = Pᵀ D, dP = D Vᵀ, dS = P ⊙ (dP − Σ_j P dP), dQ = dS K / √d, dK = dSᵀ Q / √d.
+
+        D (batch, heads, t, d), Q (batch, heads, t, d), K (batch, heads, t, d), V (batch, heads, t, d), P (batch, heads,
+        t, t) -> dQ (batch, heads, t, d), dK (batch, heads, t, d), dV (batch, heads, t, d)
+        """
+        raise NotImplementedError
+
+    def fused_attention(self, Q: Array, K: Array, V: Array, causal: int) -> Array:
+        """O = softmax over j of (Q Kᵀ / √d) V, without P in memory; with causal = 1 over j ≤ i.
+
+        Q (batch, heads, t, d), K (batch, heads, t, d), V (batch, heads, t, d), causal () int -> O (batch, heads, t, d)
+        where causal <= 1
         """
         raise NotImplementedError
 

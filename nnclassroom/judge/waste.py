@@ -91,7 +91,10 @@ def _facts(name: str, kind: int, waste: str, use: Use) -> dict[str, Any]:
 
 
 def uses(operation: Operation, trace: Trace) -> dict[tuple[str, int], Use]:
-    """The use of each array under its name in the contract, and of shared memory, by the kind of access."""
+    """The use of each array under its name in the contract, and of shared memory, by the kind of access.
+
+    `__device__` variables of the text are left out: the package's kernel, which is the measure, has others.
+    """
     accesses = trace.accesses[~trace.accesses["outside"]]
     requests = requests_of(accesses)
     threads = int(np.prod(trace.grid)) * int(np.prod(trace.block))
@@ -99,7 +102,7 @@ def uses(operation: Operation, trace: Trace) -> dict[tuple[str, int], Use]:
     for number, memory in enumerate(trace.memories):
         for kind in KINDS:
             mine = (accesses["memory"] == number) & (accesses["kind"] == kind)
-            if not mine.any():
+            if not mine.any() or memory.name == "__device__":
                 continue
             name = SHARED if memory.shared else operation.cuda_arrays[number]
             use = _use(memory, accesses[mine], requests[mine], threads)
