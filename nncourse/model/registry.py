@@ -1,6 +1,6 @@
 """Layers register themselves: beside its passes, each class says what it is called in model files and in words.
 
-@registry.layer("globalpool", word="globalpool", wanted="globalpool, without numbers", images=True)
+@registry.layer("globalpool", word="globalpool", wanted="globalpool, without numbers", after=IMAGE)
 class GlobalAveragePool: …
 """
 
@@ -17,9 +17,23 @@ from nncourse.errors import CourseError, refuse_unknown
 Shape = tuple[int, ...]
 Class = TypeVar("Class", bound=type)
 
-MODULES = ("layers", "image_layers", "residual", "layer_norm")  # those of nncourse.model whose layers are registered
+# The modules of nncourse.model whose layers are registered.
+MODULES = ("layers", "image_layers", "residual", "layer_norm", "sequence_layers")
 MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 N = r"(\d{1,9})"  # a whole number in a word
+IMAGE, TOKENS, SEQUENCE = "image1x28x28", "tokens12x12", "tokens12x12,embed64"  # for what must come before a word
+
+
+class Tokens(tuple[int, ...]):
+    """The shape (t,) of samples of tokens, which also says how many kinds of tokens there are."""
+
+    kinds: int
+
+    @classmethod
+    def of(cls, t: int, kinds: int) -> "Tokens":
+        made = cls((t,))
+        made.kinds = kinds
+        return made
 
 
 def whole_numbers(found: re.Match[str]) -> tuple[float, ...]:
@@ -36,7 +50,7 @@ class Form(NamedTuple):
     spelling: the word's numbers -> the shortest spelling; by default the word and its numbers with an x between them.
     bare: what the description has in place of an activation if the next layer takes it over, as a batch normalisation
         does; None if the layer keeps its own.
-    images: whether the layer needs images.
+    after: what must come before it, such as IMAGE; "" if rows of numbers will do.
     """
 
     word: str
@@ -46,7 +60,7 @@ class Form(NamedTuple):
     numbers: Callable[[re.Match[str]], tuple[float, ...]] = whole_numbers
     spelling: Callable[..., str] | None = None
     bare: dict[str, Any] | None = None
-    images: bool = False
+    after: str = ""
 
 
 class Registered(NamedTuple):
