@@ -18,6 +18,7 @@ ACTIVATIONS = {
     "relu": "number",
     "leaky_relu": "number",
     "softplus": "number",
+    "gelu": "number",
     "softmax": "row",
 }
 ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-08}  # what stands in adam_update
@@ -40,6 +41,8 @@ OPERATIONS = {
         "leaky_relu_derivative",
         "softplus",
         "softplus_derivative",
+        "gelu",
+        "gelu_derivative",
         "softmax",
         "softmax_delta",
     ),
@@ -52,6 +55,8 @@ OPERATIONS = {
         "binary_cross_entropy",
         "categorical_cross_entropy",
         "cross_entropy_delta",
+        "token_cross_entropy",
+        "token_delta",
     ),
     "nncourse.kernels.backpropagation": ("output_delta", "hidden_delta", "bias_gradient", "weight_gradient"),
     "nncourse.kernels.convolution": ("convolution_forward",),
@@ -83,6 +88,7 @@ OPERATIONS = {
         "batchnorm_relu",
         "batchnorm_shortcut_relu",
     ),
+    "nncourse.kernels.embedding": ("embedding", "embedding_gradient"),
     "nncourse.kernels.layernorm": ("layernorm_forward", "layernorm_gradients", "layernorm_backward"),
     "nncourse.kernels.residual": ("shortcut_sum", "relu_delta"),
     "nncourse.kernels.update": (
@@ -178,6 +184,14 @@ class Calls:
         """a = σ(z): z (*n) -> a (*n)"""
         raise NotImplementedError
 
+    def gelu(self, z: Array) -> Array:
+        """a = z/2 (1 + tanh(√(2/π) (z + 0.044715 z³))): z (*n) -> a (*n)"""
+        raise NotImplementedError
+
+    def gelu_derivative(self, z: Array) -> Array:
+        """a = s + z s (1 − s) 2u′, with s = σ(2u), u = √(2/π) (z + 0.044715 z³): z (*n) -> a (*n)"""
+        raise NotImplementedError
+
     def softmax(self, Z: Array) -> Array:
         """A[i, j] = exp(Z[i, j]) / Σ_k exp(Z[i, k]): Z (batch, n) -> A (batch, n)"""
         raise NotImplementedError
@@ -221,6 +235,20 @@ class Calls:
         """(4a) D = A − Y, for sigmoid with binary and softmax with categorical cross-entropy.
 
         A (batch, n), Y (batch, n) -> D (batch, n)
+        """
+        raise NotImplementedError
+
+    def token_cross_entropy(self, Z: Array, Y: Array) -> Array:
+        """C = mean over samples of the mean over places with Y ≥ 0, if there are any, of log Σ exp(z) − z[Y].
+
+        Z (batch, t, kinds), Y (batch, t) int -> C ()
+        """
+        raise NotImplementedError
+
+    def token_delta(self, Z: Array, Y: Array) -> Array:
+        """(4a) D = (softmax(Z) − 1 at the kind Y) / the number of places of the sample with Y ≥ 0; 0 where Y < 0.
+
+        Z (batch, t, kinds), Y (batch, t) int -> D (batch, t, kinds)
         """
         raise NotImplementedError
 
@@ -399,6 +427,17 @@ class Calls:
 
         A (batch, c, h, w), mean (c,), variance (c,), gamma (c,), beta (c,), epsilon (), B (batch, c, h, w) -> Z (batch,
         c, h, w)
+        """
+        raise NotImplementedError
+
+    def embedding(self, tokens: Array, E: Array, P: Array) -> Array:
+        """A[s, i] = E[tokens[s, i]] + P[i]: tokens (batch, t) int, E (kinds, n), P (t, n) -> A (batch, t, n)"""
+        raise NotImplementedError
+
+    def embedding_gradient(self, tokens: Array, D: Array, kinds: int) -> Array:
+        """dE[v] = mean over s of the sum of D[s, i] over all places i with tokens[s, i] = v.
+
+        tokens (batch, t) int, D (batch, t, n), kinds () int -> dE (kinds, n)
         """
         raise NotImplementedError
 

@@ -87,6 +87,24 @@ extern "C" __global__ void softplus_derivative_naive(const float* z, float* a, i
     if (i < n) a[i] = 1.0f / (1.0f + expf(-z[i]));
 }
 
+// z σ(2u), u = √(2/π) (z + 0.044715 z³). From z = −10 down the result is 0 in float32, and e^(−2u) would overflow.
+__device__ float exp_of_gelu(float z) { return expf(-1.595769122f * (z + 0.044715f * z * z * z)); }
+
+extern "C" __global__ void gelu_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float x = z[i] < -10.0f ? -10.0f : z[i];
+    a[i] = x / (1.0f + exp_of_gelu(x));
+}
+
+extern "C" __global__ void gelu_derivative_naive(const float* z, float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float x = z[i] < -10.0f ? -10.0f : z[i] > 10.0f ? 10.0f : z[i];
+    float e = exp_of_gelu(x), s = 1.0f / (1.0f + e);
+    a[i] = s * (1.0f + x * e * s * (1.595769122f + 0.2140644488f * x * x));
+}
+
 // ---- softmax: every output needs its whole row. Z, A (batch, n).
 
 // Three passes over a row: the maximum, the sum of exponentials, the quotients.

@@ -274,6 +274,81 @@ def softplus_array(z: Array) -> Array:
 on_numbers(softplus_derivative)(sigmoid_of)  # the slope of softplus is the sigmoid
 softplus_derivative.array_kernel(sigmoid_array)
 
+# ---- Gaussian error linear unit, in the tanh form of GPT-2: a smooth ReLU that is slightly negative below zero. With
+# 1 + tanh(u) = 2 σ(2u) it is z σ(2u). From z = −10 down it is 0 in float32, and e^(−2u) would overflow.
+
+GELU_SCALE, GELU_CUBE, GELU_END = math.sqrt(2 / math.pi), 0.044715, 10.0
+
+
+def _gelu_reference(z: Array) -> Array:
+    ends = np.clip(z, -1e9, 1e9)
+    return np.where(z > 30, z, 0.5 * ends * (1 + np.tanh(GELU_SCALE * (ends + GELU_CUBE * ends**3))))
+
+
+def _gelu_slope_reference(z: Array) -> Array:
+    ends = np.clip(z, -30, 30)
+    t = np.tanh(GELU_SCALE * (ends + GELU_CUBE * ends**3))
+    return 0.5 * (1 + t) + 0.5 * ends * (1 - t * t) * GELU_SCALE * (1 + 3 * GELU_CUBE * ends**2)
+
+
+gelu = elementwise("gelu", "a = z/2 (1 + tanh(√(2/π) (z + 0.044715 z³)))", reference=_gelu_reference, flops=9)
+gelu_derivative = elementwise(
+    "gelu_derivative",
+    "a = s + z s (1 − s) 2u′, with s = σ(2u), u = √(2/π) (z + 0.044715 z³)",
+    reference=_gelu_slope_reference,
+    flops=16,
+)
+
+
+@on_numbers(gelu)
+def gelu_of(z: float) -> float:
+    if z < -GELU_END:
+        return 0.0
+    return z / (1 + math.exp(-2 * GELU_SCALE * (z + GELU_CUBE * z * z * z)))
+
+
+@gelu.array_kernel
+def gelu_array(z: Array) -> Array:
+    z = np.maximum(z, -GELU_END)
+    e = z * z
+    e *= -2 * GELU_SCALE * GELU_CUBE
+    e -= 2 * GELU_SCALE
+    e *= z
+    np.exp(e, out=e)
+    e += 1
+    z /= e
+    return z
+
+
+@on_numbers(gelu_derivative)
+def gelu_slope(z: float) -> float:
+    if abs(z) > GELU_END:
+        return 1.0 if z > 0 else 0.0
+    s = 1 / (1 + math.exp(-2 * GELU_SCALE * (z + GELU_CUBE * z * z * z)))
+    return s + z * s * (1 - s) * 2 * GELU_SCALE * (1 + 3 * GELU_CUBE * z * z)
+
+
+@gelu_derivative.array_kernel
+def gelu_slope_array(z: Array) -> Array:
+    """s (1 − s) = e s², with e = e^(−2u) and s = 1 / (1 + e), has all its digits where s is nearly 1."""
+    z = np.clip(z, -GELU_END, GELU_END)
+    squares = z * z
+    e = squares * (-2 * GELU_SCALE * GELU_CUBE)
+    e -= 2 * GELU_SCALE
+    e *= z
+    np.exp(e, out=e)
+    s = e + 1
+    np.divide(1, s, out=s)
+    e *= s
+    e *= z
+    squares *= 6 * GELU_SCALE * GELU_CUBE
+    squares += 2 * GELU_SCALE
+    e *= squares
+    e += 1
+    e *= s
+    return e
+
+
 # ---- softmax: each sample's outputs are positive and sum to 1; subtracting the largest z first avoids overflow
 
 

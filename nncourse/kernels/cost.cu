@@ -1,5 +1,7 @@
 // Costs and their gradients. A, Z, Y, G (batch, n), one row per sample; C is one number, zero before the launch.
-//   naive     gradients: a thread computes one element
+// Of sequences: Z, D (batch, t, kinds), Y (batch, t) of int.
+//   naive     gradients: a thread computes one element; token_delta: one place
+//   warp      token_delta: a warp computes one place
 //   atomic    all threads add to the same number, one after the other: simple but slow
 //   tree      half of the threads of a block add the numbers of the other half, then a quarter, then an eighth
 //   shuffle   the threads of a warp read each other's registers, without shared memory or barriers
@@ -100,6 +102,28 @@ extern "C" __global__ void categorical_cross_entropy_tree(const float* Z, const 
     if (threadIdx.x == 0) *C = sum / batch;
 }
 
+// A place's share of its sample: 1 / the number of places that count. −1 marks those that do not.
+__device__ float share_of_places(const int* y, int t) {
+    int count = 0;
+    for (int i = 0; i < t; i++) count += y[i] >= 0;
+    return count > 0 ? 1.0f / count : 0.0f;
+}
+
+extern "C" __global__ void token_cross_entropy_tree(const float* Z, const int* Y, float* C, int batch, int t,
+                                                    int kinds) {
+    float sum = 0.0f;
+    for (int row = threadIdx.x; row < batch * t; row += blockDim.x) {
+        if (Y[row] < 0) continue;
+        const float* z = Z + row * kinds;
+        float top = z[0], exponentials = 0.0f;
+        for (int k = 1; k < kinds; k++) top = fmaxf(top, z[k]);
+        for (int k = 0; k < kinds; k++) exponentials += expf(z[k] - top);
+        sum += (logf(exponentials) + (top - z[Y[row]])) * share_of_places(Y + row / t * t, t);
+    }
+    sum = tree_sum(sum);
+    if (threadIdx.x == 0) *C = sum / batch;
+}
+
 // ---- gradients
 
 // The gradient of (3), and the delta of both cross-entropies.
@@ -113,4 +137,37 @@ extern "C" __global__ void mae_gradient_naive(const float* A, const float* Y, fl
     if (i >= batch * n) return;
     float difference = A[i] - Y[i];
     G[i] = difference > 0.0f ? 1.0f : difference < 0.0f ? -1.0f : 0.0f;
+}
+
+extern "C" __global__ void token_delta_naive(const float* Z, const int* Y, float* D, int batch, int t, int kinds) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= batch * t) return;
+    const float* z = Z + row * kinds;
+    float* d = D + row * kinds;
+    float top = z[0], exponentials = 0.0f;
+    for (int k = 1; k < kinds; k++) top = fmaxf(top, z[k]);
+    for (int k = 0; k < kinds; k++) exponentials += expf(z[k] - top);
+    float share = Y[row] < 0 ? 0.0f : share_of_places(Y + row / t * t, t);
+    for (int k = 0; k < kinds; k++) d[k] = share * (expf(z[k] - top) / exponentials - (k == Y[row] ? 1.0f : 0.0f));
+}
+
+// The lanes of a warp take the kinds of a place in turn, and the places of its sample. All get the same results.
+extern "C" __global__ void token_delta_warp(const float* Z, const int* Y, float* D, int batch, int t, int kinds) {
+    int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+    if (row >= batch * t) return;
+    const float* z = Z + row * kinds;
+    const int* y = Y + row / t * t;
+    float top = z[0], exponentials = 0.0f;
+    int count = 0;
+    for (int k = lane; k < kinds; k += 32) top = fmaxf(top, z[k]);
+    for (int far = 16; far > 0; far /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, far));
+    for (int k = lane; k < kinds; k += 32) exponentials += expf(z[k] - top);
+    for (int i = lane; i < t; i += 32) count += y[i] >= 0;
+    for (int far = 16; far > 0; far /= 2) {
+        exponentials += __shfl_xor_sync(0xffffffff, exponentials, far);
+        count += __shfl_xor_sync(0xffffffff, count, far);
+    }
+    float share = Y[row] < 0 ? 0.0f : 1.0f / count;
+    for (int k = lane; k < kinds; k += 32)
+        D[row * kinds + k] = share * (expf(z[k] - top) / exponentials - (k == Y[row] ? 1.0f : 0.0f));
 }

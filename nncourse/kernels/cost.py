@@ -1,4 +1,4 @@
-"""Four costs, each one number for a batch, and the gradients with which backpropagation starts.
+"""Five costs, each one number for a batch, and the gradients with which backpropagation starts.
 
 Costs are summed over the outputs and averaged over the batch, as in (3). Gradients are per sample: (4c) and (4d) take
 the mean over the batch. The cross-entropies are computed from the weighted sums Z, before the activation, because
@@ -6,13 +6,14 @@ log(sigmoid(z)) overflows for very negative z and softplus(z) − y z does not. 
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
 from nncourse.device import Array
 from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial, shared_sum
+from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial, shared_sum, sizes_named
 
 SOURCE = cuda_beside(__file__)
 # For sums of thousands of float32 numbers; a missing summand is a larger error than this tolerance.
@@ -257,3 +258,189 @@ cross_entropy_delta = difference(
     "D = A − Y, for sigmoid with binary and softmax with categorical cross-entropy",
     equation="(4a)",
 )
+
+# ---- of sequences: the number of the right kind at each place, and −1 at places that do not count
+
+
+def _next_tokens(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
+    """Kinds, of which some do not count; now and then all count, or none of a sample."""
+    Y = rng.integers(0, sizes["kinds"], shape, dtype=np.int32)
+    if sizes["turn"] % 3:
+        Y[rng.random(shape) < 0.6] = -1
+    if sizes["turn"] % 3 == 2:
+        Y[rng.random(len(Y)) < 0.4] = -1
+    return Y
+
+
+def _shares(Y: Array) -> Array:
+    """1 / the number of places of the sample that count, 0 where a place does not."""
+    counts = Y >= 0
+    return counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
+
+
+def _of_kinds(Z: Array, Y: Array) -> Array:
+    """The z of the right kind; of the last one where a place does not count."""
+    return np.take_along_axis(Z, Y[..., None], axis=2)[..., 0]
+
+
+def _losses(Z: Array, Y: Array) -> Array:
+    return np.logaddexp.reduce(Z, axis=2) - _of_kinds(Z, Y)
+
+
+def _mistakes_of_tokens(place: tuple[int, ...], Z: Array, Y: Array) -> Mistakes:
+    counts, losses = Y >= 0, _losses(Z, Y)
+    every = (counts * losses).sum()
+    yield "this is the sum of all places that count: divide that of each sample by its number of them", every / len(Z)
+    if counts.any():
+        yield "this is the mean over all places: take that of each sample, then their mean", every / counts.sum()
+    words = "each sample is divided by t: divide it by the number of its places that count"
+    yield words, every / Y.size
+    yield "this is the sum over the batch: divide it by the batch", (_shares(Y) * losses).sum()
+    yield "places with −1 are taken for the last kind: leave them out", losses.mean()
+
+
+_token_sizes = sizes_named("batch t kinds")
+OF_TOKENS: dict[str, Any] = {
+    "sizes_to_check": [
+        _token_sizes(3, 4, 5),
+        _token_sizes(1, 1, 1),
+        _token_sizes(2, 7, 33),
+        _token_sizes(5, 5, 5),
+        _token_sizes(12, 3, 12),
+        _token_sizes(1, 40, 70),
+        _token_sizes(70, 1, 9),
+        _token_sizes(17, 16, 2),
+    ],
+    "draw_sizes": lambda rng: _token_sizes(*rng.integers(1, 14, 3).tolist()),
+    "large_sizes": [_token_sizes(65_900, 1, 1), _token_sizes(1, 66_000, 1), _token_sizes(1, 1, 66_100)],
+    "sizes_to_time": lambda device: _token_sizes(*((64, 256, 128) if device == "gpu" else (128, 12, 12))),
+    "values": {"Y": _next_tokens},
+    "edge_cases": ("zeros", "large"),
+}
+
+token_cross_entropy = Operation(
+    "token_cross_entropy",
+    "C = mean over samples of the mean over places with Y ≥ 0, if there are any, of log Σ exp(z) − z[Y]",
+    contract="Z (batch, t, kinds), Y (batch, t) int -> C ()",
+    reference=lambda Z, Y: np.sum(_shares(Y) * _losses(Z, Y)) / len(Z),
+    flops=lambda batch, t, kinds: 5 * batch * t * kinds,
+    output="accumulated",
+    trial=Trial(
+        **OF_TOKENS,
+        tolerance=TOLERANCE,
+        error_scale=lambda Z, Y: np.sum(_shares(Y) * (1 + 2 * abs(Z).max(axis=2))) / len(Z),
+        mistakes=_mistakes_of_tokens,
+    ),
+)
+
+
+@token_cross_entropy.loops_kernel
+def token_cross_entropy_loops(Z: Array, Y: Array) -> float:
+    batch, t, kinds = Z.shape
+    total = 0.0
+    for s in range(batch):
+        count, sample = 0, 0.0
+        for i in range(t):
+            if Y[s, i] < 0:
+                continue
+            top = Z[s, i, 0]
+            for k in range(kinds):
+                top = max(top, Z[s, i, k])
+            exponentials = 0.0
+            for k in range(kinds):
+                exponentials += math.exp(Z[s, i, k] - top)
+            sample += math.log(exponentials) + top - Z[s, i, Y[s, i]]
+            count += 1
+        total += sample / max(count, 1)
+    return float(total / batch)
+
+
+@token_cross_entropy.array_kernel
+def token_cross_entropy_array(Z: Array, Y: Array) -> float:
+    below, counts = Z - Z.max(axis=2, keepdims=True), Y >= 0
+    right = np.take_along_axis(below, (Y * counts)[..., None], axis=2)[..., 0]
+    losses = np.log(np.exp(below).sum(axis=2)) - right
+    return ((losses * counts).sum(axis=1) / np.maximum(counts.sum(axis=1), 1).astype(Z.dtype)).sum() / len(Z)
+
+
+token_cross_entropy.cuda_kernel("tree", SOURCE, block=512, grid=(1,))
+
+
+def _softmax(Z: Array) -> Array:
+    return np.exp(Z - np.logaddexp.reduce(Z, axis=2)[..., None])
+
+
+def _one_hot_of(Z: Array, Y: Array) -> Array:
+    return np.arange(Z.shape[2]) == Y[..., None]
+
+
+def _mistakes_of_token_delta(place: tuple[int, ...], Z: Array, Y: Array) -> Mistakes:
+    counts, A = (Y >= 0)[..., None], _softmax(Z)
+    shares, right = _shares(Y)[..., None], _one_hot_of(Z, Y)
+    D = shares * (A - right)
+    yield "each delta is divided by the batch too: the gradients take that mean", D / len(Z)
+    yield (
+        "the deltas are not divided: divide them by the number of places of the sample that count",
+        counts * (A - right),
+    )
+    yield (
+        "each delta is divided by t: divide it by the number of places of the sample that count",
+        counts * (A - right) / Y.shape[1],
+    )
+    yield "places with −1 have deltas too: theirs are 0", (A - right) / np.maximum(1, counts.sum(axis=1, keepdims=True))
+    yield "this is the softmax: subtract 1 at the right kind, Y[s, i]", shares * A
+    yield "the sign is wrong: the delta at the right kind is softmax − 1", -D
+
+
+token_delta = Operation(
+    "token_delta",
+    "D = (softmax(Z) − 1 at the kind Y) / the number of places of the sample with Y ≥ 0; 0 where Y < 0",
+    equation="(4a)",
+    contract="Z (batch, t, kinds), Y (batch, t) int -> D (batch, t, kinds)",
+    reference=lambda Z, Y: _shares(Y)[..., None] * (_softmax(Z) - _one_hot_of(Z, Y)),
+    flops=lambda batch, t, kinds: 6 * batch * t * kinds,
+    trial=Trial(
+        **OF_TOKENS,
+        # exp(z − log Σ exp z) is right too: a logarithm as large as the largest |z| is rounded.
+        error_scale=lambda Z, Y: _shares(Y)[..., None] * (1 + _softmax(Z) * abs(Z).max(axis=2, keepdims=True)),
+        mistakes=_mistakes_of_token_delta,
+    ),
+)
+
+
+@token_delta.loops_kernel
+def token_delta_loops(Z: Array, Y: Array) -> Array:
+    batch, t, kinds = Z.shape
+    D = np.zeros_like(Z)
+    for s in range(batch):
+        count = 0
+        for i in range(t):
+            count += Y[s, i] >= 0
+        for i in range(t):
+            if Y[s, i] < 0:
+                continue
+            top = Z[s, i, 0]
+            for k in range(kinds):
+                top = max(top, Z[s, i, k])
+            exponentials = 0.0
+            for k in range(kinds):
+                D[s, i, k] = math.exp(Z[s, i, k] - top)
+                exponentials += D[s, i, k]
+            for k in range(kinds):
+                D[s, i, k] = (D[s, i, k] / exponentials - (k == Y[s, i])) / count
+    return D
+
+
+@token_delta.array_kernel
+def token_delta_array(Z: Array, Y: Array) -> Array:
+    D = Z - Z.max(axis=2, keepdims=True)
+    np.exp(D, out=D)
+    D /= D.sum(axis=2, keepdims=True)
+    D -= np.arange(Z.shape[2], like=Y, dtype=Y.dtype) == Y[..., None]
+    counts = Y >= 0
+    D *= (counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).astype(Z.dtype)[..., None]
+    return D
+
+
+token_delta.cuda_kernel("naive", SOURCE, over=("batch", "t"))
+token_delta.cuda_kernel("warp", SOURCE, grid=("(batch * t + 7) // 8",), default=True)
