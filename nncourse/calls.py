@@ -90,6 +90,13 @@ OPERATIONS = {
     ),
     "nncourse.kernels.embedding": ("embedding", "embedding_gradient"),
     "nncourse.kernels.layernorm": ("layernorm_forward", "layernorm_gradients", "layernorm_backward"),
+    "nncourse.kernels.attention": (
+        "split_heads",
+        "merge_heads",
+        "attention_forward",
+        "attention_backward",
+        "fused_attention",
+    ),
     "nncourse.kernels.residual": ("shortcut_sum", "relu_delta"),
     "nncourse.kernels.update": (
         "sgd_update",
@@ -459,6 +466,44 @@ class Calls:
         """G = scale (γ D − mean over k of γ D − x̂ · mean over k of γ D x̂).
 
         D (batch, t, n), A (batch, t, n), mean (batch, t), scale (batch, t), gamma (n,) -> G (batch, t, n)
+        """
+        raise NotImplementedError
+
+    def split_heads(self, A: Array) -> Array:
+        """H[p, s, h, i] = A[s, i, p, h]: a matrix (t, d) for each part, sample and head.
+
+        A (batch, t, parts, heads, d) -> H (parts, batch, heads, t, d)
+        """
+        raise NotImplementedError
+
+    def merge_heads(self, H: Array) -> Array:
+        """A[s, i, p, h] = H[p, s, h, i]: what split_heads took apart is joined.
+
+        H (parts, batch, heads, t, d) -> A (batch, t, parts, heads, d)
+        """
+        raise NotImplementedError
+
+    def attention_forward(self, Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
+        """O = P V, P = softmax over j of Q Kᵀ / √d; with causal = 1 over j ≤ i.
+
+        Q (batch, heads, t, d), K (batch, heads, t, d), V (batch, heads, t, d), causal () int -> O (batch, heads, t, d),
+        P (batch, heads, t, t) where causal <= 1
+        """
+        raise NotImplementedError
+
+    def attention_backward(self, D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Array, Array, Array]:
+        """dV = Pᵀ D, dP = D Vᵀ, dS = P ⊙ (dP − Σ_j P dP), dQ = dS K / √d, dK = dSᵀ Q / √d.
+
+        D (batch, heads, t, d), Q (batch, heads, t, d), K (batch, heads, t, d), V (batch, heads, t, d), P (batch, heads,
+        t, t) -> dQ (batch, heads, t, d), dK (batch, heads, t, d), dV (batch, heads, t, d)
+        """
+        raise NotImplementedError
+
+    def fused_attention(self, Q: Array, K: Array, V: Array, causal: int) -> Array:
+        """O = softmax over j of (Q Kᵀ / √d) V, without P in memory; with causal = 1 over j ≤ i.
+
+        Q (batch, heads, t, d), K (batch, heads, t, d), V (batch, heads, t, d), causal () int -> O (batch, heads, t, d)
+        where causal <= 1
         """
         raise NotImplementedError
 
