@@ -7,6 +7,7 @@ source, licence and shape of each set.
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nncourse import datasets_sequences as sequences
 from nncourse.errors import CourseError, nearest, refuse_unknown
 from nncourse.language import COURSE
 
@@ -27,7 +29,7 @@ SAMPLE = "mnist_sample"  # some of MNIST's digits, which ship
 MNIST_SETS = {"mnist": DIGITS, "fashion_mnist": FASHION, SAMPLE: DIGITS}
 SHIPPED = {"breast_cancer": ("benign", "malignant"), "digits": DIGITS}
 IMAGES = {"digits": (1, 8, 8)} | dict.fromkeys(MNIST_SETS, (1, 28, 28))  # channels, height, width
-SILHOUETTES = "silhouettes"
+SILHOUETTES, SEQUENCES = "silhouettes", ("sums", "sums5", "text")
 SCALINGS = ("none", "normalization", "standardization")
 MOST_PIXELS = (1 << 31) // 9  # of the silhouettes of a class
 MOST_CLASSES = 1000  # in a file read without a network, larger integers are measurements, not labels
@@ -93,7 +95,7 @@ def load(
     """Load a shipped set, a generated set, MNIST or Fashion-MNIST by name, or a CSV file by path.
 
     inputs, outputs: widths of the first and last layer, if the data are for a given network.
-    part: "train" or "test"; only the sets of MNIST's form have a "test" part.
+    part: "train" or "test"; only the sets of MNIST's form and those of sequences have a "test" part.
     label: of a CSV file, the column with the classes, by its name or its number, counted from 1; by default the last.
 
     Raises CourseError for an unknown name, and for data that do not fit the network.
@@ -101,7 +103,7 @@ def load(
     name = str(name_or_path)
     if label is not None and _is_known(name):
         raise CourseError(f"expected a CSV file with a column {label!r} of classes; {name} is not one: leave label out")
-    if part != "train" and name not in MNIST_SETS:
+    if part != "train" and not has_test_part(name):
         raise CourseError(f"{name} has no part {part!r}: load it whole and split() it")
     if name in SHIPPED:
         data = replace(read_csv(FOLDER / f"{name}.csv"), classes=SHIPPED[name], image_shape=IMAGES.get(name))
@@ -111,10 +113,13 @@ def load(
         data = mnist(part, name=name)
     elif name == SILHOUETTES:
         data = silhouettes()
+    elif is_sequences(name):
+        digits = sequences.digits_of(name)
+        data = sums(digits, part) if digits else text(part=part)
     elif is_table(name):
         return read_csv(name, inputs=inputs, outputs=outputs, label=label)
     else:
-        names = [*SHIPPED, *GENERATORS, SILHOUETTES, *MNIST_SETS]
+        names = [*SHIPPED, *GENERATORS, SILHOUETTES, *SEQUENCES, *MNIST_SETS]
         wanted = f"the path of a CSV file or a data set, one of {', '.join(names)}"
         raise CourseError(f"expected {wanted}; got {name!r}{nearest(name, names)}")
     if inputs not in (None, data.X.shape[1]):
@@ -141,7 +146,17 @@ def is_table(name: str) -> bool:
 
 
 def _is_known(name: str) -> bool:
-    return name in SHIPPED or name in GENERATORS or name in MNIST_SETS or name == SILHOUETTES
+    return name in SHIPPED or name in GENERATORS or has_test_part(name) or name == SILHOUETTES
+
+
+def has_test_part(name: str) -> bool:
+    """Whether load(name, part="test") gives samples that are not in part "train"."""
+    return name in MNIST_SETS or is_sequences(name)
+
+
+def is_sequences(name: str) -> bool:
+    """Whether a data set has sequences of tokens: sums, sums3 to sums7, text."""
+    return bool(re.fullmatch(sequences.NAMED, name))
 
 
 def _targets(labels: np.ndarray, outputs: int) -> np.ndarray:
@@ -329,6 +344,35 @@ def silhouettes(
         X /= np.float32(255)
     pixels = tuple(f"pixel_{row}_{column}" for row in range(height) for column in range(width))
     return Dataset(SILHOUETTES, X, _targets(labels, classes), shapes.CLASSES, pixels, (1, height, width))
+
+
+def sums(
+    digits: int = 3, part: str = "train", samples: int = sequences.SUMS, unseen: int = sequences.UNSEEN, seed: int = 0
+) -> Dataset:
+    """Sums such as 347+085=2340 as sequences of tokens, the digits of the sum from the last to the first.
+
+    digits: of the two numbers, with leading zeros. X (samples, 3 digits + 3) are the characters' numbers in `classes`.
+    part: "train", or "test": `unseen` others.
+    samples, unseen, seed: different sums in the two parts, the same for the same seed.
+
+    Y is the next token where a digit of the sum comes next, otherwise −1, which does not count.
+    """
+    parts = sequences.sums(digits, samples, unseen, seed)
+    return _sequences(f"sums{digits}" if digits != 3 else "sums", parts[part == "test"], sequences.DIGITS_AND_SIGNS)
+
+
+def text(length: int = sequences.LENGTH, part: str = "train") -> Dataset:
+    """The prose of the notebooks, in the course's language, as windows of `length` characters, each a token.
+
+    X (samples, length) are the characters' numbers in `classes`, Y those of the next ones. Every tenth window is in
+    part "test".
+    """
+    return _sequences("text", sequences.text(length)[part == "test"], sequences.CHARACTERS)
+
+
+def _sequences(name: str, samples: sequences.Samples, kinds: str) -> Dataset:
+    X, Y = samples
+    return Dataset(name, X, Y, tuple(kinds), _numbered("token_", 1, X.shape[1]))
 
 
 GENERATORS: dict[str, Callable[..., Dataset]] = {

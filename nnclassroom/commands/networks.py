@@ -76,6 +76,15 @@ def say_notes(data: Dataset, group: Group) -> None:
         print(f"nncourse: {note}", file=sys.stderr)
 
 
+def tokens_in_words(model: Model, data: Dataset, backend: Backend, group: Group, options: Namespace) -> str:
+    """The shares of a set's tokens, and of its whole samples, that a network of sequences gets right."""
+    from nncourse.model import metrics
+
+    X = model.scaled(data.samples_for(model.network.input_shape))
+    tokens, whole = metrics.tokens_right(model.network, X, data.Y, backend, group, options.threads)
+    return f"{100 * tokens:.2f} % of the tokens right, {100 * whole:.2f} % of the samples entirely right"
+
+
 def add_kernels(parser: ArgumentParser) -> None:
     """Add the options that choose kernels of a backend."""
     parser.add_argument(

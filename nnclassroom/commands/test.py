@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from argparse import Namespace
+from math import prod
 from typing import TYPE_CHECKING
 
 from nnclassroom.commands import networks
@@ -22,19 +23,18 @@ def test(options: Namespace, heart: Heartbeat | None) -> int:
     """Print cost and metrics; the exit status."""
     from nncourse import datasets
     from nncourse.model import files, metrics
+    from nncourse.model.network import OF_TOKENS
     from nncourse.model.training import evaluate
 
     model = files.load(options.model)
     backend = networks.backend_for(options)
-    sizes = model.network.sizes
-    part = "test" if options.dataset in datasets.MNIST_SETS else "train"  # all else comes in one part
-    widths = {"inputs": sizes[0], "outputs": sizes[-1]}
+    part = "test" if datasets.has_test_part(options.dataset) else "train"
+    widths = {"inputs": model.network.sizes[0], "outputs": prod(model.network.target_shape)}
     label = networks.label_of(options, model)
     load = functools.partial(datasets.load, options.dataset, **widths, part=part, label=label)
     group, data = networks.joined(backend.device, heart, load)
     networks.say_notes(data, group)
     X = model.scaled(data.samples_for(model.network.input_shape))
-    M = metrics.confusion(model.network, X, data.Y, backend, group, options.threads)
     networks.say_backend(backend, options)
     there = model.network.on(backend)
     there_too = backend.to_device(X), backend.to_device(data.Y)
@@ -42,6 +42,10 @@ def test(options: Namespace, heart: Heartbeat | None) -> int:
     if heart:
         heart.rests()
     print(f"{data.name}: {len(X)} samples, network {model.network.in_words}, cost {cost:.6g}")
+    if model.network.cost == OF_TOKENS:
+        print(networks.tokens_in_words(model, data, backend, group, options))
+        return 0
+    M = metrics.confusion(model.network, X, data.Y, backend, group, options.threads)
     classes = model.classes if len(model.classes) == len(M) else data.classes
     if options.verbose:
         print("confusion matrix (a row a class, a column a prediction):")

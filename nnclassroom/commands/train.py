@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from nncourse.parallel.launch.heartbeat import Heartbeat
 
 DEFAULTS = networks.DEFAULTS | {"initialiser": "xavier", "scaling": "standardization"}
-SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
+SCHEDULES = "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS[,WARM] or warmup,EPOCHS"
 
 
 def add_options(parser: ArgumentParser) -> None:
     networks.add_options(parser)
     add = parser.add_argument
-    add("--layers", help="inputs and neurons per layer: 30,60,10,1; for images image1x28x28,conv4x2same,pool4,128,10")
+    add(
+        "--layers",
+        help="inputs and neurons per layer: 30,60,10,1; for images image1x28x28,conv4x2same,pool4,128,10; for "
+        "sequences tokens12x12,embed64,block4x256,12 (default for the data sets sums and text: layers that fit them)",
+    )
     add("--dropout", type=number, help="dropout rate after each hidden dense layer: the share of activations set to 0")
-    add("--epochs", type=whole, default=100, help="number of epochs (default 100)")
+    add("--epochs", type=whole, help="number of epochs (default 100)")
     add(
         "--batch-size",
         "--batch_number",
@@ -68,9 +72,10 @@ def train(options: Namespace, heart: Heartbeat | None) -> int:
     from nncourse import datasets, device, threads
     from nncourse.model import files, metrics, training
     from nncourse.model.data_parallel import Together
-    from nncourse.model.network import threads_for
+    from nncourse.model.network import OF_TOKENS, threads_for
     from nncourse.model.optimizers import make_schedule
 
+    _take_usual(options)
     resumed = files.load(options.resume) if options.resume else None
     seed = options.seed if options.seed is not None else _count_of("seed", resumed)
     if seed < 0:
@@ -86,7 +91,7 @@ def train(options: Namespace, heart: Heartbeat | None) -> int:
         "seed": seed,
     }
     backend = networks.backend_for(options)
-    load = partial(datasets.load, options.dataset, network.sizes[-1], network.sizes[0])
+    load = partial(datasets.load, options.dataset, math.prod(network.target_shape), network.sizes[0])
     label = networks.label_of(options, resumed)
     group, data = networks.joined(backend.device, heart, lambda: load(label=label))
     datasets.refuse_single_class(data)
@@ -143,10 +148,29 @@ def train(options: Namespace, heart: Heartbeat | None) -> int:
         on_held_out = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
         print(f"cost {last.cost:.6g} after epoch {last.number}{on_held_out}; {history.seconds:.2f} s of training{by}")
     if group.size == 1 or not history.interrupted:  # else the others are waiting elsewhere
-        M = metrics.confusion(network, X, data.Y, backend, group, options.threads)
-        print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
+        if network.cost != OF_TOKENS:
+            M = metrics.confusion(network, X, data.Y, backend, group, options.threads)
+            print(f"accuracy on the training data {metrics.accuracy(M):.4f}")
+        elif datasets.has_test_part(options.dataset):
+            unseen = load(part="test")
+            right = networks.tokens_in_words(model, unseen, backend, group, options)
+            print(f"on {len(unseen.X)} unseen samples {right}")
+        else:
+            print(f"on the training data {networks.tokens_in_words(model, data, backend, group, options)}")
     print(f"model: {options.model}")
     return 130 if history.interrupted else 1 if history.stopped else 0
+
+
+def _take_usual(options: Namespace) -> None:
+    """Fill in what is not given: for a set of sequences what fits it, unless a model is resumed; and the epochs."""
+    from nncourse import datasets
+
+    if datasets.is_sequences(options.dataset) and not options.resume:
+        for name, value in datasets.sequences.usual_options(options.dataset).items():
+            if getattr(options, name) is None:
+                setattr(options, name, value)
+    if options.epochs is None:
+        options.epochs = 100
 
 
 def _network(options: Namespace, resumed: Model | None, seed: int) -> Network:

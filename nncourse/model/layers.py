@@ -181,12 +181,15 @@ class WithWeights(WithoutStatistics):
     word="dense",
     pattern=N,
     wanted="sizes of at least 1, such as 128",
-    below=lambda shape: {"n_in": shape[0]},
+    below=lambda shape: {"n_in": shape[-1]},
     spelling=lambda *sizes: "x".join(map(str, sizes)),
     bare={"activation": "identity"},
 )
 class Dense(WithWeights):
-    """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32."""
+    """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32.
+
+    In a sequence, samples (t, n_in), it computes each place by itself: the batch then has t rows for each sample.
+    """
 
     sizes = ("n_out",)
     takes_activation = True
@@ -203,15 +206,16 @@ class Dense(WithWeights):
 
     def shape_after(self, shape: Shape) -> Shape:
         n_out, n_in = self.W.shape
-        if shape != (n_in,):
+        if shape[-1:] != (n_in,) or len(shape) > 2:
             raise CourseError(f"expected samples of shape ({n_in},) for a dense layer {n_in} to {n_out}; got {shape}")
-        return (n_out,)
+        return (*shape[:-1], n_out)
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
         """Weighted sums Z = A Wᵀ + b and activations σ(Z): equation (1)."""
         W, b = self.parameters
-        Z = backend.dense_forward(A_below, W, b)
-        return Forward(getattr(backend, self.activation)(Z), Z)
+        Z = backend.dense_forward(rows_of(A_below), W, b)
+        A, shape = getattr(backend, self.activation)(Z), (*A_below.shape[:-1], len(W))
+        return Forward(A.reshape(shape), Z.reshape(shape))
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """S = σ'(Z)."""
@@ -221,12 +225,13 @@ class Dense(WithWeights):
         self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """Gradients of W and b by equations (4d) and (4c), the deltas below by (4b)."""
-        gradients = backend.weight_gradient(D, A_below), backend.bias_gradient(D)
+        deltas, rows = rows_of(D), rows_of(A_below)
+        of_gradients = deltas if D.ndim == 2 else deltas * D.shape[1]  # (4c) and (4d) divide by the rows of all places
+        gradients = backend.weight_gradient(of_gradients, rows), backend.bias_gradient(of_gradients)
         if not below:
             return None, gradients
-        if S_below is None:
-            S_below = backend.identity_derivative(A_below)
-        return backend.hidden_delta(D, self.W, S_below), gradients
+        S = backend.identity_derivative(rows) if S_below is None else rows_of(S_below)
+        return backend.hidden_delta(deltas, self.W, S).reshape(A_below.shape), gradients
 
     def describe(self) -> dict[str, Any]:
         n_out, n_in = self.W.shape
@@ -338,6 +343,11 @@ def refuse_bad_activation(activation: str, what: str) -> None:
 def delta_below(G: Array, S_below: Array | None, backend: Calls) -> Array:
     """The deltas of the layer below from G = dC/dA_below, by equation (4a); G itself if it has no activation."""
     return G if S_below is None else backend.output_delta(G, S_below)
+
+
+def rows_of(A: Array) -> Array:
+    """Samples (batch, n) as they are; sequences (batch, t, n) as batch · t rows, one for each place."""
+    return A if A.ndim == 2 else A.reshape(-1, A.shape[-1])
 
 
 def distributed(layers: Sequence[Layer], parameters: Sequence[Array]) -> list[Layer]:

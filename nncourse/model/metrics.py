@@ -30,6 +30,26 @@ def confusion(
     return total(counts.ravel(), group).reshape(counts.shape)
 
 
+def tokens_right(
+    network: Network, X: Array, Y: Array, backend: Calls, group: Group = ALONE, threads: int | None = None
+) -> tuple[float, float]:
+    """The share of the tokens that count, and of samples with all of them, that a network of sequences gets right.
+
+    At each place the network sees the right tokens before it. Greedy generation, which goes on with the network's own
+    tokens, gets a sample entirely right if and only if all of them are right here: up to its first mistake it sees the
+    same tokens. Every member of a group computes its own rows and gets the shares of all.
+    """
+    own = shard(len(X), group.rank, group.size)
+    counts = np.zeros(3)
+    if own.start < own.stop:
+        A, wanted = network.predict(X[own], backend, threads), np.asarray(Y[own])
+        counted = wanted >= 0
+        right = (devices.to_device(A.argmax(axis=2), "cpu") == wanted) & counted
+        counts += right.sum(), counted.sum(), (right == counted).all(axis=1).sum()
+    right, counted, whole = total(counts, group)
+    return float(right / max(1, counted)), float(whole / max(1, len(X)))
+
+
 def accuracy(M: np.ndarray) -> float:
     """The share of samples on the diagonal."""
     return float(np.trace(M) / max(1, M.sum()))

@@ -30,6 +30,8 @@ from nncourse.threads import MOST, Threads
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
+OF_TOKENS = "token_cross_entropy"  # of sequences: targets are the kinds of tokens (batch, t), −1 where none counts
+COSTS |= {OF_TOKENS: "softmax"}
 MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # in one pass without training: samples; Z and A of all layers (64 MB)
 MOST_NUMBERS_ON_GPU = 1 << 29  # 2 GB; a GPU needs many samples at once
 MOST_NAMED = 8  # activations in a network's repr; if there are more, each name appears once
@@ -75,14 +77,20 @@ class Network(LayerSequence):
         for name in self.activations[:-1]:
             if ACTIVATIONS.get(name) == "row":
                 raise CourseError(f"{name} is for the output layer; give the hidden layers another activation")
-        if ACTIVATIONS.get(self.activation) == "row" and self.sizes[-1] < 2:
+        if ACTIVATIONS.get(self.activation) == "row" and self.shapes[-1][-1] < 2:
             wanted = "two outputs or more; for one output take sigmoid and binary_cross_entropy"
             raise CourseError(f"{self.activation} wants {wanted}")
         needed = COSTS[self.cost]
         if needed and self.activation != needed:
             raise CourseError(f"the cost {self.cost} wants {needed} as the output's activation; got {self.activation}")
-        if len(self.shapes[-1]) != 1:
-            raise CourseError(f"expected outputs in one row a sample; the last layer gives shape {self.shapes[-1]}")
+        outputs = self.shapes[-1]
+        if self.cost == OF_TOKENS and len(outputs) != 2:
+            raise CourseError(
+                f"expected outputs (places, kinds) for the cost {OF_TOKENS}; the last layer gives {outputs}"
+            )
+        if self.cost != OF_TOKENS and len(outputs) != 1:
+            advice = f'; for sequences take cost="{OF_TOKENS}"' if len(outputs) == 2 else ""
+            raise CourseError(f"expected outputs in one row a sample; the last layer gives shape {outputs}{advice}")
 
     @property
     def shapes(self) -> list[Shape]:
@@ -98,6 +106,11 @@ class Network(LayerSequence):
         return tuple(map(prod, self.shapes))
 
     @property
+    def target_shape(self) -> Shape:
+        """The shape of a sample's targets: a number for each output, or for each place of a sequence."""
+        return self.shapes[-1][:1]
+
+    @property
     def activations(self) -> tuple[str, ...]:
         """The activation of each layer, "" for none."""
         return tuple(layer.activation for layer in self.layers)
@@ -105,7 +118,8 @@ class Network(LayerSequence):
     @property
     def is_dense(self) -> bool:
         """True where every layer is dense."""
-        return all(type(layer) is Dense for layer in self.layers)  # one derived from it may compute something else
+        # one derived from it may compute something else
+        return len(self.input_shape) == 1 and all(type(layer) is Dense for layer in self.layers)
 
     @cached_property
     def flat_gradient(self) -> Array:
@@ -153,6 +167,7 @@ class Network(LayerSequence):
         if X.shape[1:] != shape:
             wanted = f"of {shape[0]} numbers, a row each" if len(shape) == 1 else f"of shape {shape}"
             raise CourseError(f"expected samples {wanted}; got an array of shape {X.shape}")
+        there.refuse_samples(X)
         rows = there.rows_at_once
         parts = []
         with threads_for(there, min(len(X), rows), backend, threads) as blas:
@@ -160,6 +175,11 @@ class Network(LayerSequence):
                 blas.choose(waits=False)
                 parts.append(there.outputs(X[start : start + rows], backend).A)
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else there.outputs(X, backend).A
+
+    def refuse_samples(self, X: Any) -> None:
+        """Raise CourseError if the first layer refuses samples X of the right shape, an array or HostSamples."""
+        if refuse := getattr(self.layers[0], "refuse_samples", None):
+            refuse(X)
 
     def outputs(self, X: Array, backend: Calls) -> Forward:
         """A and Z of the last layer; memory of the layers below is freed as soon as possible."""
@@ -190,9 +210,9 @@ def make_network(
 
     sizes: neurons of each layer, inputs first: [30, 60, 10, 1] has 30 inputs, two hidden layers and one output.
         "image1x28x28,conv4x2same,pool4,128,10" begins with images; words.py has all words.
-    activation: that of the hidden layers; the output then has sigmoid, or softmax with categorical_cross_entropy.
+    activation: that of the hidden layers; the output then has sigmoid, or softmax with a cost that needs it.
         A list has one for each layer that takes one: dense ones and convolutions do.
-    cost: "mse", "mae", "binary_cross_entropy" or "categorical_cross_entropy".
+    cost: "mse", "mae", "binary_cross_entropy", "categorical_cross_entropy", or "token_cross_entropy" for sequences.
     initialiser: of the weights: "xavier", "he" or "uniform"; biases begin at 0, with "uniform" at random.
     seed: the same seed gives the same weights.
 
@@ -264,11 +284,15 @@ def cost_of(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, 
     1.0
     """
     outputs = Z[-1] if COSTS[network.cost] else A[-1]
+    if network.cost == OF_TOKENS:
+        Y = Y.astype(np.int32)
     return float(getattr(backend, network.cost)(outputs, Y))
 
 
 def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, backend: Calls) -> Array:
     """The output layer's deltas, dC/dZ of each sample: equation (4a)."""
+    if network.cost == OF_TOKENS:
+        return backend.token_delta(Z[-1], Y.astype(np.int32))
     if COSTS[network.cost]:
         return backend.cross_entropy_delta(A[-1], Y)
     G = getattr(backend, f"{network.cost}_gradient")(A[-1], Y)
@@ -278,11 +302,14 @@ def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Arr
 
 
 def flops(network: Network) -> list[int]:
-    """Each layer's approximate FLOPs for a sample, forward: 2 for each weight and output pixel, 1 for each output."""
+    """Each layer's approximate FLOPs for a sample, forward: 2 for each weight and output pixel, 1 for each output.
+
+    The places of a sequence count as pixels.
+    """
     costs = []
     for layer, shape in zip(network.layers, network.shapes[1:], strict=True):
         weights = sum(array.size for array in layer.parameters if array.ndim > 1)
-        costs.append(2 * weights * prod(shape[1:]) + prod(shape))
+        costs.append(2 * weights * (shape[0] if len(shape) == 2 else prod(shape[1:])) + prod(shape))
     return costs
 
 

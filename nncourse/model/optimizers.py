@@ -207,15 +207,26 @@ def exponential_decay(rate: float, factor: float) -> Schedule:
     return lambda epoch: rate * factor ** (epoch - 1)
 
 
-def cosine_decay(rate: float, epochs: int) -> Schedule:
+def cosine_decay(rate: float, epochs: int, warm: int = 1) -> Schedule:
     """η (1 + cos(π (epoch − 1) / epochs)) / 2, a function of the number of the epoch, from 1 on.
 
     rate, epochs: η, of the first epoch; the rate falls along half a wave for this number of epochs, then stays.
+    warm: the epoch that has η, if it is not the first; up to that the rate rises in equal steps, η epoch / warm.
 
     >>> [round(cosine_decay(0.8, epochs=2)(epoch), 3) for epoch in (1, 2, 3)]
     [0.8, 0.4, 0.4]
+    >>> [round(cosine_decay(0.8, epochs=3, warm=2)(epoch), 3) for epoch in (1, 2, 3)]
+    [0.4, 0.8, 0.4]
     """
-    return lambda epoch: rate * (1 + math.cos(math.pi * (min(epoch, epochs) - 1) / epochs)) / 2
+    if warm > epochs:
+        raise CourseError(f"expected a warm-up of at most the {epochs} epochs of the schedule; got {warm}")
+
+    def rate_of(epoch: int) -> float:
+        if epoch < warm:
+            return rate * epoch / warm
+        return rate * (1 + math.cos(math.pi * (min(epoch, epochs) - warm) / (epochs - warm + 1))) / 2
+
+    return rate_of
 
 
 def warm_up(rate: float, epochs: int) -> Schedule:
@@ -223,26 +234,31 @@ def warm_up(rate: float, epochs: int) -> Schedule:
     return lambda epoch: rate * min(epoch, epochs) / epochs
 
 
-# Each schedule, and the types of its numbers in a text: int for epochs, float for a factor.
+# Each schedule, and the types of its numbers in a text: int for epochs, float for a factor. Those with a default may be
+# left out.
 SCHEDULES: dict[str, tuple[Callable[..., Schedule], tuple[Callable[[str], float], ...]]] = {
     "constant": (constant, ()),
     "step": (step_decay, (int, float)),
     "exponential": (exponential_decay, (float,)),
-    "cosine": (cosine_decay, (int,)),
+    "cosine": (cosine_decay, (int, int)),
     "warmup": (warm_up, (int,)),
 }
 
 
 def make_schedule(text: str, rate: float) -> Schedule:
-    """A schedule from text: constant; step,10,0.5; exponential,0.95; cosine,30; warmup,5. Else raises CourseError."""
+    """A schedule from text: constant; step,10,0.5; exponential,0.95; cosine,30; cosine,30,3; warmup,5.
+
+    Raises CourseError for any other text.
+    """
     kind, *texts = text.split(",")
     with contextlib.suppress(KeyError, ValueError):
         make, types = SCHEDULES[kind]
-        numbers = [of_type(each) for of_type, each in zip(types, texts, strict=True)]
+        given = types[: max(len(texts), len(types) - len(getattr(make, "__defaults__", None) or ()))]
+        numbers = [of_type(each) for of_type, each in zip(given, texts, strict=True)]
         if all(number >= 1 if isinstance(number, int) else 0 < number <= 1 for number in numbers):
             return make(rate, *numbers)
     wanted = (
-        "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS or warmup,EPOCHS"
+        "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS, cosine,EPOCHS,WARM or warmup,EPOCHS"
         ", with epochs of at least 1 and a factor above 0 and up to 1"
     )
     raise CourseError(f"expected a schedule, {wanted}; got {text!r}")

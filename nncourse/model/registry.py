@@ -17,9 +17,22 @@ from nncourse.errors import CourseError, refuse_unknown
 Shape = tuple[int, ...]
 Class = TypeVar("Class", bound=type)
 
-MODULES = ("layers", "image_layers", "residual", "layer_norm")  # those of nncourse.model whose layers are registered
+# The modules of nncourse.model whose layers are registered.
+MODULES = ("layers", "image_layers", "residual", "layer_norm", "sequence_layers")
 MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 N = r"(\d{1,9})"  # a whole number in a word
+
+
+class Tokens(tuple[int, ...]):
+    """The shape (t,) of samples of tokens, which also says how many kinds of tokens there are."""
+
+    kinds: int
+
+    @classmethod
+    def of(cls, t: int, kinds: int) -> "Tokens":
+        made = cls((t,))
+        made.kinds = kinds
+        return made
 
 
 def whole_numbers(found: re.Match[str]) -> tuple[float, ...]:

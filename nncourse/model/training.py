@@ -17,7 +17,7 @@ from nncourse.model import plans
 from nncourse.model.data_parallel import Together, begin_alike, own_pieces
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples
-from nncourse.model.network import Network, cost_of, threads_for
+from nncourse.model.network import OF_TOKENS, Network, cost_of, threads_for
 from nncourse.model.optimizers import SGD, Optimizer, Schedule, constant
 from nncourse.model.task import Plan, Task
 
@@ -298,13 +298,20 @@ def _refuse_bad_group(together: Together, backend: Calls) -> None:
 
 def refuse_bad_data(network: Network, X: np.ndarray | HostSamples, Y: np.ndarray) -> None:
     """Raise CourseError for samples and targets that do not fit the network."""
-    shape, n_out = network.input_shape, network.sizes[-1]
-    fit = X.size > 0 and X.shape[1:] == shape and Y.shape == (len(X), n_out)
+    shape, targets = network.input_shape, network.target_shape
+    fit = X.size > 0 and X.shape[1:] == shape and Y.shape == (len(X), *targets)
     if not fit or X.dtype != np.float32 or Y.dtype != np.float32:
         inputs = ", ".join(map(str, shape))
-        wanted = f"float32 samples of shape (n, {inputs}) and targets of shape (n, {n_out})"
+        wanted = f"float32 samples of shape (n, {inputs}) and targets of shape (n, {targets[0]})"
         advice = "; take the images of a data set, data.images" if len(shape) == 3 and len(X.shape) == 2 else ""
         raise CourseError(f"expected {wanted}; got {X.dtype} samples {X.shape} and {Y.dtype} targets {Y.shape}{advice}")
+    network.refuse_samples(X)
+    if network.cost == OF_TOKENS:
+        least, most = float(Y.min()), float(Y.max())
+        kinds = network.shapes[-1][-1]
+        if not (least >= -1 and most < kinds and (np.floor(Y) == Y).all()):
+            wanted = f"targets that are whole numbers from -1, which does not count, to {kinds - 1}"
+            raise CourseError(f"expected {wanted}; got numbers from {least:g} to {most:g}")
 
 
 def refuse_bad_options(epochs: int, batch_size: int, learning_rate: float) -> None:

@@ -1,6 +1,7 @@
 """Networks in words: image1x28x28,conv4x2same,pool4,128,10 is an image, a convolution, a pool and two dense layers.
 
-The first word is a sample: an image of channels x rows x columns, or a number of inputs. The others are layers:
+The first word is a sample: an image of channels x rows x columns, a number of inputs, or tokens12x10, a sequence of 12
+tokens of 10 kinds. The others are layers:
 
     conv4x3         4 filters of 3 x 3; conv4x3same with zeros around the image that keep its size, conv4x3p2 with 2
                     rows and columns of zeros on each side, conv4x3p1+0 with 1 before the image and none after it,
@@ -13,19 +14,25 @@ The first word is a sample: an image of channels x rows x columns, or a number o
     layernorm       layer normalisation, over the last axis: the numbers of a row
     resnet34        all layers of a ResNet-34 except the last, dense one; or resnet18
     dropout0.5      drops half of the numbers in training
-    128             a dense layer of 128 neurons; images are flattened before it
+    embed64         a row of 64 numbers for each token, by its kind and its place; embed64unordered by its kind alone
+    attention4      causal self-attention with 4 heads: each place of a sequence looks at itself and those before it
+    block4x256      a block of a transformer: attention4, then dense layers of 256 neurons (gelu) and back, each after a
+                    layer normalisation and with a shortcut
+    128             a dense layer of 128 neurons; images are flattened before it, places of a sequence are its rows
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any, NamedTuple
 
 from nncourse.errors import CourseError, nearest
 from nncourse.model.image_layers import Convolution, Flatten
 from nncourse.model.layers import Layer
-from nncourse.model.registry import Form, N, Registered, Shape, rebuilt, registered
-from nncourse.model.residual import BLOCKS, resnet_layers
+from nncourse.model.registry import Form, N, Registered, Shape, Tokens, rebuilt, registered
+from nncourse.model.residual import BLOCKS, Residual, resnet_layers
+from nncourse.model.sequence_layers import Embedding, block_layers
 
 Description = dict[str, Any]
 EXAMPLE = "30,60,10,1 or image1x28x28,conv4x2same,pool4,128,10"
@@ -47,27 +54,31 @@ def parsed(layers: str | Sequence[int | str | Word]) -> list[Word]:
     """The words of a text with commas or of a list, the sample first. Raises CourseError for bad words."""
     parts = layers.split(",") if isinstance(layers, str) else list(layers)
     words = [part if isinstance(part, Word) else _word(part) for part in parts]
-    if len(words) < 2 or words[0].kind not in ("image", "dense"):
+    if len(words) < 2 or words[0].kind not in SAMPLES:
         raise CourseError(
             f"expected two words or more, the sample's size first, such as {EXAMPLE}; got {_shown(parts)}"
         )
     if words[-1].kind != "dense":
         raise CourseError(f"expected a number of outputs as the last word, such as {EXAMPLE}; got {words[-1]}")
-    if "image" in [word.kind for word in words[1:]]:
-        raise CourseError(f"expected an image as the first word only, such as {EXAMPLE}; got {_shown(parts)}")
+    for word in words[1:]:
+        if word.kind in ("image", "tokens"):
+            raise CourseError(f"expected {word.kind} as the first word only, such as {EXAMPLE}; got {_shown(parts)}")
     return words
 
 
 # The words that mean no layer, or several.
 DEPTHS = list(map(str, BLOCKS))
 IMAGE = Form("image", rf"image{N}x{N}x{N}", "image, channels, height and width, such as image1x28x28")
+TOKENS = Form("tokens", rf"tokens{N}x{N}", "tokens, their number in a sample and that of kinds, such as tokens12x10")
+BLOCK = Form("block", rf"block{N}x{N}", "block, heads of attention and hidden neurons, such as block4x256")
 RESNET = Form("resnet", rf"resnet({'|'.join(DEPTHS)})", f"resnet and its depth, {' or '.join(DEPTHS)}", images=True)
 NAMELESS = Form("", "", "")
+SAMPLES = "image", "tokens", "dense"  # the first word
 
 
 def forms() -> dict[str, tuple[Form, Registered]]:
     """The forms of the words, and what they mean, by their first letters."""
-    known = [*registered().values(), Registered(IMAGE), Registered(RESNET)]
+    known = [*registered().values(), *map(Registered, (IMAGE, TOKENS, RESNET, BLOCK))]
     return {each.form.word: (each.form, each) for each in known if each.form}
 
 
@@ -92,7 +103,7 @@ def _word(part: object) -> Word:
         word = found and Word(kind, known[kind].numbers(found))
     except CourseError as error:
         raise CourseError(f"{text[:60]}: {error}") from None
-    if word is None or (kind in ("dense", "image") and min(word.numbers) < 1):
+    if word is None or (kind in SAMPLES and min(word.numbers) < 1):
         raise CourseError(f"expected {known[kind].wanted}; got {text[:60]!r}")
     return word
 
@@ -104,7 +115,8 @@ def _shown(parts: Sequence[object]) -> str:
 
 def input_shape(words: Sequence[Word]) -> Shape:
     """The shape of a sample: what the first word says."""
-    return tuple(int(number) for number in words[0].numbers)
+    numbers = tuple(int(number) for number in words[0].numbers)
+    return Tokens.of(*numbers) if words[0].kind == "tokens" else numbers
 
 
 def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
@@ -115,10 +127,12 @@ def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
     shape, names = input_shape(words), iter(activations)
     layers: list[Layer] = []
     for word, form, meaning, is_bare in _in_order(words):
-        if word.kind == "dense" and len(shape) > 1:
+        if word.kind == "dense" and len(shape) > 2:
             layers.append(Flatten())
             shape = (prod(shape),)
         try:
+            if isinstance(shape, Tokens) and meaning.layer is not Embedding:
+                raise CourseError(f"expected embed between tokens and other layers: {words[0]},embed64,{word}")
             if form.images and len(shape) == 1:
                 raise CourseError(
                     f"expected images before it, such as image1x28x28,{word}; got rows of {shape[0]} numbers"
@@ -136,6 +150,8 @@ def _described(form: Form, meaning: Registered, shape: Shape, numbers: tuple[flo
     """The layers that a word means for samples of that shape, without an activation."""
     if form is RESNET:
         return resnet_layers(int(numbers[0]), shape[0])
+    if form is BLOCK:
+        return block_layers(shape[-1], int(numbers[0]), int(numbers[1]))
     sizes = zip(meaning.says("sizes") or (), numbers, strict=True)
     return [{"kind": meaning.layer.kind} | form.below(shape) | dict(sizes)]
 
@@ -168,35 +184,51 @@ def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
 
 def activations_of(layers: Sequence[Layer]) -> list[str]:
     """The activations that make_network takes for such layers, one for each word that takes one."""
-    first = _resnet_in(layers)[1]
+    parts = [part for _, part in _in_words(layers)]
     found = []
-    for layer, above in zip(layers[first:], [*layers[first + 1 :], None], strict=True):
-        meaning = _of(layer)[1]
-        if meaning.says("takes_activation") and not (above and meaning.is_bare_below(_of(above)[1])):
-            found.append(layer.activation)
+    for part, above in zip(parts, [*parts[1:], None], strict=True):
+        meaning = _of(part[0])[1]
+        if (
+            len(part) == 1
+            and meaning.says("takes_activation")
+            and not (above and meaning.is_bare_below(_of(above[0])[1]))
+        ):
+            found.append(part[0].activation)
     return found
-
-
-def _resnet_in(layers: Sequence[Layer]) -> tuple[int, int]:
-    """The depth of the ResNet at the beginning of the layers, and the number of its layers; zeros if there is none."""
-    first = layers[0]
-    if not isinstance(first, Convolution):
-        return 0, 0
-    for depth in BLOCKS:
-        wanted = resnet_layers(depth, first.W.shape[1])
-        if [layer.describe() for layer in layers[: len(wanted)]] == wanted:
-            return depth, len(wanted)
-    return 0, 0
 
 
 def words_of(layers: Sequence[Layer], shape: Shape) -> list[Word]:
     """The words of a network for samples of that shape. A layer without a word has the name of its class."""
-    words = [Word("image" if len(shape) == 3 else "dense", shape)]
-    depth, first = _resnet_in(layers)
-    if depth:
-        words.append(Word("resnet", (depth,)))
-    for layer in layers[first:]:
-        form, meaning = _of(layer)
-        if not isinstance(layer, Flatten):
-            words.append(Word(form.word, tuple(layer.describe()[size] for size in meaning.says("sizes") or ())))
-    return words
+    sample = Word("image" if len(shape) == 3 else "dense", shape)
+    if isinstance(first := layers[0], Embedding):
+        sample = Word("tokens", (first.t, len(first.parameters[0])))
+    return [sample, *(word for word, part in _in_words(layers) if not isinstance(part[0], Flatten))]
+
+
+def _in_words(layers: Sequence[Layer]) -> Iterator[tuple[Word, Sequence[Layer]]]:
+    """Each word with its layers."""
+    while layers:
+        word, count = _of_several(layers) or (_of_one(layers[0]), 1)
+        yield word, layers[:count]
+        layers = layers[count:]
+
+
+def _of_one(layer: Layer) -> Word:
+    form, meaning = _of(layer)
+    return Word(form.word, tuple(layer.describe()[size] for size in meaning.says("sizes") or ()))
+
+
+def _of_several(layers: Sequence[Layer]) -> tuple[Word, int] | None:
+    """The word that means several layers, if these begin with such ones, and their number."""
+    if isinstance(first := layers[0], Convolution):
+        for depth in BLOCKS:
+            wanted = resnet_layers(depth, first.W.shape[1])
+            if [layer.describe() for layer in layers[: len(wanted)]] == wanted:
+                return Word("resnet", (depth,)), len(wanted)
+    if isinstance(first, Residual):
+        about = [layer.describe() for layer in layers[:2]]
+        with suppress(LookupError):  # blocks of other layers
+            attention, dense = (each["body"][1] for each in about)
+            if about == block_layers(attention["n"], attention["heads"], dense["n_out"]):
+                return Word("block", (attention["heads"], dense["n_out"])), 2
+    return None
