@@ -541,4 +541,28 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
             within=0.001,
         ),
     ),
+    # before notebook 15
+    "15": (
+        Question(
+            "14",
+            "A block computes A + F(A), without ReLU, and its body F lets no gradient through at all. The gradient of "
+            "what the block gives is 3. What is the gradient of A?",
+            3,
+            "The shortcut passes the gradient on as it is, whatever the body does.",
+        ),
+        Question(
+            "12b",
+            "Training saves a checkpoint after every second epoch, and an epoch takes 10 minutes. The machine fails 4 "
+            "minutes into epoch 6. How many minutes of training are lost?",
+            14,
+            "The last checkpoint is that after epoch 4: all of epoch 5 is lost, and the 4 minutes.",
+        ),
+        Question(
+            "10",
+            "A convolution has 6 filters of 3 × 3 over one channel, and biases. How many parameters does it have if "
+            "the images become twice as wide and twice as high?",
+            60,
+            "A filter has the same 9 weights and one bias at every position: 6 · 10, whatever the size of the images.",
+        ),
+    ),
 }

@@ -194,7 +194,7 @@ def _seen(t: int, causal: int) -> Array:
     return np.tri(t, dtype=bool) if causal else np.ones((t, t), bool)
 
 
-def _softmax(S: Array, seen: Array | bool = True, axis: int = 3) -> Array:
+def _softmax(S: Array, seen: Array | bool = True, axis: int = -1) -> Array:
     S = np.where(seen, S, -np.inf)
     return np.exp(S - np.logaddexp.reduce(S, axis=axis, keepdims=True))
 
@@ -215,38 +215,44 @@ def _forward_magnitude(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array
     return _of_weights(of_P, abs(V)), of_P
 
 
-def _mistaken_weights(Q: Array, K: Array, causal: int) -> Mistakes:
-    """Usual mistakes, each with the weights that it leads to."""
-    t, d = Q.shape[2:]
-    S, seen, later = _scores(Q, K), _seen(t, causal), ~np.tri(t, k=-1, dtype=bool)
-    yield "the scores are not divided by √d", _softmax(S * math.sqrt(d), seen)
-    yield "the scores are multiplied by √d: divide them by it", _softmax(S * d, seen)
-    yield "the scores are divided by d: divide them by its root", _softmax(S / math.sqrt(d), seen)
-    words = "Q and K are swapped: row i of the scores is query i with all keys"
-    yield words, _softmax(S.swapaxes(2, 3), seen)
+def mistaken_softmax(S: Array, causal: int) -> Mistakes:
+    """Usual mistakes in a softmax over j of scores (…, i, j), each with the weights that it leads to."""
+    t, rows = S.shape[-1], {"axis": -1, "keepdims": True}
+    seen, later, before = _seen(t, causal), ~np.tri(t, k=-1, dtype=bool), np.tri(t, k=-1, dtype=bool)
+    masked = np.where(seen, S, -np.inf)
     if causal:
-        words = "the mask is left out: with causal = 1 place i sees no place j > i"
-        yield words, _softmax(S)
-        words = "the mask hides the wrong side: place i sees places j ≤ i, not j ≥ i"
+        yield "the mask is left out: position i sees no position j > i", _softmax(S)
+        words = "the mask hides the wrong side: position i sees positions j ≤ i, not j ≥ i"
         yield words, _softmax(S, later)
         words = "hidden scores are 0, which exp makes 1: set them to −∞"
         yield words, _softmax(np.where(seen, S, 0))
         words = "weights are set to 0 after the softmax: hide the scores before it, so that the others sum to 1"
         yield words, _softmax(S) * seen
-        if t > 1:
-            words = "place i does not see itself: it sees places j ≤ i"
-            before = np.where(np.tri(t, k=-1, dtype=bool), S, -np.inf)
+        if t > 1 or S.max() < 80:  # a larger one overflows alone
             with np.errstate(invalid="ignore"):
-                yield words, np.exp(before - np.logaddexp.reduce(before, axis=3, keepdims=True))
-    yield "the softmax is along i: the weights of each place i over all j sum to 1", _softmax(S, seen, axis=2)
-    single = np.where(seen, S, -np.inf).astype(np.float32)
+                yield "position i does not see itself: it sees positions j ≤ i", _softmax(S, before)
+    yield "the softmax is along i: the weights of each position i over all j sum to 1", _softmax(S, seen, axis=-2)
+    single = masked.astype(np.float32)
     E = np.exp(single)
     words = "exp overflows for large scores, or all of a row vanish: subtract the row's largest score first"
-    yield words, E / E.sum(axis=3, keepdims=True)
-    E = np.exp(single - S.astype(np.float32).max(axis=3, keepdims=True))
-    words = "the largest score is taken over hidden places too: take it over those that place i sees"
-    yield words, E / E.sum(axis=3, keepdims=True)
-    yield "the exponentials are not divided: divide them by the sum of their row", np.exp(S - S.max(axis=3)[..., None])
+    yield words, E / E.sum(**rows)
+    E = np.exp(single - S.astype(np.float32).max(**rows))
+    words = "the largest score is taken over hidden positions too: take it over those that position i sees"
+    yield words, E / E.sum(**rows)
+    words = "the exponentials are not divided: divide them by the sum of their row"
+    yield words, np.exp(masked - masked.max(**rows))
+
+
+def _mistaken_weights(Q: Array, K: Array, causal: int) -> Mistakes:
+    """Usual mistakes, each with the weights that it leads to."""
+    t, d = Q.shape[2:]
+    S, seen = _scores(Q, K), _seen(t, causal)
+    yield "the scores are not divided by √d", _softmax(S * math.sqrt(d), seen)
+    yield "the scores are multiplied by √d: divide them by it", _softmax(S * d, seen)
+    yield "the scores are divided by d: divide them by its root", _softmax(S / math.sqrt(d), seen)
+    words = "Q and K are swapped: row i of the scores is query i with all keys"
+    yield words, _softmax(S.swapaxes(2, 3), seen)
+    yield from mistaken_softmax(S, causal)
 
 
 def _mistakes_forward(place: tuple[int, ...], Q: Array, K: Array, V: Array, causal: int) -> Mistakes:

@@ -27,16 +27,17 @@ TOKENS: dict[str, Any] = {
         _sizes(37, 1, 6, 65),
     ],
     "draw_sizes": lambda rng: _sizes(*rng.integers(1, 14, 4).tolist()),
-    "large_sizes": [_sizes(65_900, 1, 3, 1), _sizes(1, 66_000, 3, 1), _sizes(1, 2, 66_100, 1), _sizes(1, 1, 2, 66_200)],
+    # One-hot rows of more kinds would not fit into the memory of an answer.
+    "large_sizes": [_sizes(65_900, 1, 3, 1), _sizes(1, 66_000, 3, 1), _sizes(1, 2, 5_000, 1), _sizes(1, 1, 2, 66_200)],
     "sizes_to_time": lambda device: _sizes(*((64, 256, 128, 384) if device == "gpu" else (128, 12, 12, 64))),
 }
 
 
 def _tokens(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
-    """Any kinds; now and then only one, or the last two."""
+    """Any kinds; now and then only the last, the last two, or the first half of them."""
     kinds = sizes["kinds"]
-    least = (0, kinds - 1, max(0, kinds - 2), 0)[sizes["turn"] % 4]
-    return rng.integers(least, kinds, shape, dtype=np.int32)
+    least, end = ((0, kinds), (kinds - 1, kinds), (max(0, kinds - 2), kinds), (0, (kinds + 1) // 2))[sizes["turn"] % 4]
+    return rng.integers(least, end, shape, dtype=np.int32)
 
 
 def _mistakes(place: tuple[int, ...], tokens: Array, E: Array, P: Array) -> Mistakes:
