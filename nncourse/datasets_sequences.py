@@ -19,7 +19,7 @@ from nncourse.errors import CourseError
 DIGITS_AND_SIGNS = "0123456789+="
 # The kinds of characters in prose, the same for all languages and versions; UNKNOWN takes the place of any other.
 UNKNOWN = "□"
-CHARACTERS = "\n" + "".join(map(chr, range(32, 127))) + "áéíóúüñÁÉÍÓÚÜÑ¿¡×·−–…µηαβσ½¼∞✓→±" + UNKNOWN
+CHARACTERS = "\n" + "".join(map(chr, range(32, 127))) + "áéíóúüñÁÉÍÓÚÜÑ¿¡×·−–…µηαβσ½¼∞→±" + UNKNOWN
 NAMED = r"sums[3-7]?|text"
 LENGTH = 64  # of a window of text
 UNSEEN = 2000  # sums for testing

@@ -17,7 +17,7 @@ from nncourse.model import metrics
 from nncourse.model.data_parallel import Together, data_parallel_epoch, shared_gradient
 from nncourse.model.image_layers import WithoutParameters
 from nncourse.model.layers import Dense, Forward, StepPosition
-from nncourse.model.network import Network, backpropagation, make_network
+from nncourse.model.network import OF_TOKENS, Network, backpropagation, make_network
 from nncourse.model.optimizers import SGD, Adam
 from nncourse.model.training import evaluate, train
 from nncourse.parallel.simulation import simulate
@@ -27,6 +27,7 @@ NETWORKS = {
     "dense": "12,9,7,3",
     "dropout": "12,16,dropout0.5,9,dropout0.2,3",
     "images": "image1x6x6,conv3x3same,pool2,dropout0.3,8,3",
+    "sequences": "tokens5x4,embed8,block2x12,layernorm,4",
     "statistics": "image1x6x6,conv3x3same,batchnorm,conv2x2same,batchnorm,8,3",  # biases before a batchnorm do nothing
 }
 OPTIMIZERS = {
@@ -36,7 +37,8 @@ OPTIMIZERS = {
 }
 # Four processes on two cores take long: the dense network meets all optimizers, the others one or two.
 TRAININGS = [("dense", kind) for kind in OPTIMIZERS]
-TRAININGS += [("dropout", "momentum"), ("images", "Adam"), ("statistics", "SGD"), ("statistics", "Adam")]
+TRAININGS += [("dropout", "momentum"), ("images", "Adam"), ("sequences", "momentum")]
+TRAININGS += [("statistics", "SGD"), ("statistics", "Adam")]
 SHARES = {1: (2.0,), 2: (0.7, 0.3), 4: (0.1, 0.5, 0.0, 0.4)}
 # The largest difference of a parameter that rounding makes in so many steps: 5·10⁻⁷ here; wrong weights make 2·10⁻².
 ROUNDING = 1e-5
@@ -45,12 +47,15 @@ NUMPY = choose("numpy")
 
 def data(words: str, rows: int = ROWS, seed: int = 3):
     rng = np.random.default_rng(seed)
+    if "tokens" in words:
+        return rng.integers(0, 4, (rows, 5)).astype("f"), rng.integers(-1, 4, (rows, 5)).astype("f")
     X = rng.standard_normal((rows, *make_network(words).input_shape), dtype=np.float32)
     return X, np.eye(3, dtype=np.float32)[rng.integers(0, 3, rows)]
 
 
 def network_of(words: str, seed: int = 0) -> Network:
-    return make_network(words, "tanh", "categorical_cross_entropy", seed=seed)
+    cost = OF_TOKENS if "tokens" in words else "categorical_cross_entropy"
+    return make_network(words, "tanh", cost, seed=seed)
 
 
 def trained(group, backend, words: str, kind: str, shares=None, **options) -> dict:
@@ -74,10 +79,15 @@ def trained(group, backend, words: str, kind: str, shares=None, **options) -> di
         "validation_costs": history.validation_costs,
         "stopped": history.stopped,
         "plan": history.plan,
-        "confusion": metrics.confusion(network, X, Y, backend, group),
-        "few": metrics.confusion(network, X[:3], Y[:3], backend, group),
+        "confusion": measured(network, X, Y, backend, group),
+        "few": measured(network, X[:3], Y[:3], backend, group),
         "cost": evaluate(network.on(backend), *map(backend.to_device, held), backend, group),
     }
+
+
+def measured(network, X, Y, backend, group) -> Sequence:
+    """The confusion matrix; of sequences what shares of the tokens, and of the samples, are right."""
+    return (metrics.tokens_right if network.cost == OF_TOKENS else metrics.confusion)(network, X, Y, backend, group)
 
 
 def everything(group) -> dict:

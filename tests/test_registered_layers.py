@@ -30,7 +30,14 @@ from nncourse.model.layers import (
     WithWeights,
     delta_below,
 )
-from nncourse.model.network import Network, backpropagation, make_network, refuse_other_layers, training_step
+from nncourse.model.network import (
+    OF_TOKENS,
+    Network,
+    backpropagation,
+    make_network,
+    refuse_other_layers,
+    training_step,
+)
 from nncourse.model.registry import rebuilt, words_of
 from nncourse.model.residual import Residual
 from nncourse.model.training import train
@@ -250,12 +257,21 @@ def test_a_kind_or_a_word_that_is_taken_is_refused(kind, word, taken, monkeypatc
 def network_with(form: registry.Form) -> str:
     """A network with layers of that word, of two sizes; the word's numbers are those in its error message."""
     word = [*re.findall(r"such as ([\w.]+)", form.wanted), form.word][0]
-    return f"image1x8x8,conv2x3s2,{word},10" if form.images else f"4,{word},6,{word},3"
+    return {
+        "": f"4,{word},6,{word},3",
+        registry.IMAGE: f"image1x8x8,conv2x3s2,{word},10",
+        registry.TOKENS: f"tokens5x4,{word},4",
+        registry.SEQUENCE: f"tokens5x4,embed8,{word},12,{word},4",
+    }[form.after]
 
 
 EVERY = ",free6,scaleshift,bent,groups2x4,gain,Reversed_2,batchnorm,dropout0.1,5,batchnorm,"
 NETWORKS = {kind: network_with(each.form) for kind, each in KINDS.items() if each.form}
 NETWORKS |= {"first": "4,scaleshift,3", "all of them": f"4{EVERY}3", "rows of pixels": f"image1x8x8,4{EVERY}10"}
+NETWORKS |= {
+    "unordered": "tokens5x4,embed8unordered,dropout0.1,6,gain,4",
+    "block": "tokens5x4,embed8,block4x6,layernorm,4",
+}
 each_network = pytest.mark.parametrize("text", NETWORKS.values(), ids=NETWORKS)
 WITHOUT_WORDS = {
     "flatten": Flatten(),
@@ -264,9 +280,18 @@ WITHOUT_WORDS = {
 }
 
 
+def made(text, *options, **more):
+    """The network of that text, with a cost that fits."""
+    cost = OF_TOKENS if text.startswith("tokens") else "mse"
+    return make_network(text, *options, cost=cost, **more)
+
+
 def samples(network=None, count=20):
     """Samples that fit the network; by default one with 4 inputs and 3 outputs."""
     rng, shape = np.random.default_rng(5), network.input_shape if network else (4,)
+    if network and network.cost == OF_TOKENS:
+        kinds = network.shapes[-1][-1]
+        return rng.integers(0, kinds, (count, *shape)).astype("f"), rng.integers(-1, kinds, (count, *shape)).astype("f")
     X = rng.standard_normal((count, *shape), dtype=np.float32)
     n_out = network.sizes[-1] if network else 3
     return X, np.eye(n_out, dtype=np.float32)[np.argmax(X.reshape(count, -1)[:, :n_out], axis=1)]
@@ -286,13 +311,13 @@ def registers(path: Path) -> bool:
 
 @each_network
 def test_its_word_means_the_layer_and_the_layer_has_its_word(text):
-    network = make_network(text, "tanh")
+    network = made(text, "tanh")
     assert network.in_words.replace("-", ",") == text and network.in_words in repr(network)
     again = [rebuilt(json.loads(json.dumps(layer.describe()))) for layer in network.layers]
     assert [layer.describe() for layer in again] == [layer.describe() for layer in network.layers]
     assert all(layer.activation for layer in network.layers if getattr(layer, "takes_activation", False))
     taken = words.activations_of(network.layers)
-    assert make_network(text, taken).activations == network.activations
+    assert made(text, taken).activations == network.activations
     refuse_other_layers(network, text, "it")
     assert all(words_of(layer) == layer.describe()["kind"] for layer in network.layers)
 
@@ -328,11 +353,9 @@ def test_words_that_do_not_fit_are_refused_in_one_line():
 @pytest.mark.parametrize("initialiser", INITIALISERS)
 @each_network
 def test_each_initialiser_begins_it(text, initialiser):
-    network = make_network(text, initialiser=initialiser, seed=3)
+    network = made(text, initialiser=initialiser, seed=3)
     assert network.flat_parameters.dtype == np.float32 and np.isfinite(network.flat_parameters).all()
-    np.testing.assert_array_equal(
-        network.flat_parameters, make_network(text, initialiser=initialiser, seed=3).flat_parameters
-    )
+    np.testing.assert_array_equal(network.flat_parameters, made(text, initialiser=initialiser, seed=3).flat_parameters)
     for layer in network.layers:
         first = layer.parameters[0] if layer.parameters else np.ones(1)
         if isinstance(layer, ScaleShift):
@@ -379,15 +402,15 @@ def test_weights_for_each_feature_and_a_third_parameter_begin_with_their_own_val
 def test_backends_train_it_alike(text, name):
     if name == "cuda" and emulate.why_not():
         pytest.skip(emulate.why_not())
-    (X, Y), trained = samples(make_network(text)), {}
+    (X, Y), trained = samples(made(text)), {}
     for each in ("numpy", name):
-        network = make_network(text, "tanh", seed=1)
+        network = made(text, "tanh", seed=1)
         backend = choose(each, emulate=each == "cuda")
         train(network, X, Y, backend, epochs=2, batch_size=10, learning_rate=0.3)
         trained[each] = network
     wanted = trained["numpy"].flat_parameters
     np.testing.assert_allclose(trained[name].flat_parameters, wanted, rtol=1e-3, atol=1e-5)
-    before = make_network(text, "tanh", seed=1)
+    before = made(text, "tanh", seed=1)
     for layer, was in zip(trained[name].layers, before.layers, strict=True):
         for array, old in zip(layer.parameters, was.parameters, strict=True):
             assert (array != old).any()
@@ -399,14 +422,14 @@ def in_float64(network):
 
 @each_network
 def test_gradients_are_those_of_finite_differences(text):
-    network = in_float64(make_network(text, "tanh", seed=4))
+    network = in_float64(made(text, "tanh", seed=4))
     X, Y = samples(network, 5)
     compare_gradients(network, X.astype(np.float64), Y, StepPosition(), rtol=1e-4)
 
 
 @each_network
 def test_two_halves_of_a_batch_are_the_whole(text):
-    network, numpy = in_float64(make_network(text, "tanh", seed=4)), choose("numpy")
+    network, numpy = in_float64(made(text, "tanh", seed=4)), choose("numpy")
     if network.statistics:
         pytest.skip("it computes with statistics of the batch")
     X, Y = samples(network, 8)
@@ -458,7 +481,7 @@ def test_a_layer_derived_from_a_dense_one_is_not_taken_for_it(tmp_path):
 
 @each_network
 def test_its_models_come_back(text, tmp_path):
-    network, numpy = make_network(text, "tanh"), choose("numpy")
+    network, numpy = made(text, "tanh"), choose("numpy")
     X, Y = samples(network)
     train(network, X, Y, numpy, epochs=1, batch_size=5, learning_rate=0.3)
     files.save(files.Model(network), tmp_path / "own.npz")
@@ -483,6 +506,14 @@ def table(tmp_path):
     return tmp_path / "table.csv"
 
 
+@pytest.fixture
+def tokens(tmp_path):
+    """Five columns of tokens, and five of targets."""
+    rows = np.hstack(samples(made("tokens5x4,embed8,4"), 40)).astype(int)
+    (tmp_path / "tokens.csv").write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    return tmp_path / "tokens.csv"
+
+
 def command(capsys, *arguments):
     status = 0
     with suppress(SystemExit):
@@ -493,26 +524,15 @@ def command(capsys, *arguments):
 
 
 @each_network
-def test_the_command_line_trains_resumes_and_tests_it(text, table, tmp_path, capsys):
+def test_the_command_line_trains_resumes_and_tests_it(text, table, tokens, tmp_path, capsys):
     model, after = tmp_path / "own.npz", tmp_path / "after.npz"
-    of = ("--dataset", "digits" if text.startswith("image") else table)
-    status, said = command(
-        capsys, "train", *of, "--layers", text, "--activation", "tanh", "--epochs", 2, "--model", model
-    )
+    is_text = text.startswith("tokens")
+    of = ("--dataset", "digits" if text.startswith("image") else tokens if is_text else table)
+    new = ("train", *of, "--layers", text, "--activation", "tanh")
+    new += ("--cost", OF_TOKENS, "--scaling", "none") if is_text else ()
+    status, said = command(capsys, *new, "--epochs", 2, "--model", model)
     assert status == 0 and "cost" in said, said
-    at_once = (
-        "train",
-        *of,
-        "--layers",
-        text,
-        "--activation",
-        "tanh",
-        "--epochs",
-        3,
-        "--model",
-        tmp_path / "at_once.npz",
-    )
-    assert command(capsys, *at_once)[0] == 0
+    assert command(capsys, *new, "--epochs", 3, "--model", tmp_path / "at_once.npz")[0] == 0
     whole = files.load(tmp_path / "at_once.npz").network
     again = ("train", *of, "--resume", model, "--epochs", 1, "--model", after)
     for layers in ((), ("--layers", text), ("--layers", text.replace(",", ", "))):
@@ -522,13 +542,13 @@ def test_the_command_line_trains_resumes_and_tests_it(text, table, tmp_path, cap
         resumed = files.load(after).network
         assert np.array_equal(resumed.flat_parameters, whole.flat_parameters), "it goes on as if it had never stopped"
         assert np.array_equal(resumed.flat_statistics, whole.flat_statistics)
-        assert files.load(after).network.activations == make_network(text, "tanh").activations
+        assert files.load(after).network.activations == made(text, "tanh").activations
     for other in ("4,3", "4,6,3", text.replace("6", "7"), text.replace(",", ",gain,", 1), "4,7,scaleshift,3"):
         if other != text:
             status, said = command(capsys, *again, "--layers", other)
             assert status == 2 and said.count("\n") == 1 and "expected --layers as in" in said, (other, said)
     status, said = command(capsys, "test", *of, "--model", after)
-    assert status == 0 and "accuracy" in said
+    assert status == 0 and ("of the tokens right" if is_text else "accuracy") in said
 
 
 @pytest.mark.parametrize("text", ["30,20,scaleshift,10,1", "30,scaleshift,20,10,1", "30,20,dropout0.2,scaleshift,1"])

@@ -18,6 +18,7 @@ from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Mistakes, Trial
 
+BLOCK = 1 << 16  # numbers that stay in a CPU's cache while a formula goes over them
 ALPHA = 0.01  # the slope of leaky ReLU below zero
 Formula = Callable[[float], float]  # of one number
 SOURCE = cuda_beside(__file__, f"ALPHA={ALPHA}f")
@@ -77,6 +78,29 @@ def on_numbers(operation: Operation) -> Callable[[Formula], Formula]:
         compiled = jit.at_first_call(lambda: jit.jit(over_elements(jit.jit(formula))))
         operation.kernel("loops", device="cpu", written=formula)(over_elements(formula))
         operation.kernel("numba", device="cpu", written=formula)(compiled)
+        return formula
+
+    return register
+
+
+def in_blocks(operation: Operation) -> Callable[[Callable[[Array], Array]], Callable[[Array], Array]]:
+    """Decorator that registers a formula for arrays as the kernels `cupy` and, a block at a time, `numpy`.
+
+    Each operation of a long formula then finds what the one before it has written in the cache.
+    """
+
+    def register(formula: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        def kernel(z: Array) -> Array:
+            if z.size <= BLOCK:
+                return formula(z)
+            a = np.empty_like(z)
+            numbers, results = z.reshape(-1), a.reshape(-1)
+            for start in range(0, z.size, BLOCK):
+                results[start : start + BLOCK] = formula(numbers[start : start + BLOCK])
+            return a
+
+        operation.kernel("numpy", device="cpu", written=formula)(kernel)
+        operation.kernel("cupy", device="gpu")(formula)
         return formula
 
     return register
@@ -307,7 +331,7 @@ def gelu_of(z: float) -> float:
     return z / (1 + math.exp(-2 * GELU_SCALE * (z + GELU_CUBE * z * z * z)))
 
 
-@gelu.array_kernel
+@in_blocks(gelu)
 def gelu_array(z: Array) -> Array:
     z = np.maximum(z, -GELU_END)
     e = z * z
@@ -328,7 +352,7 @@ def gelu_slope(z: float) -> float:
     return s + z * s * (1 - s) * 2 * GELU_SCALE * (1 + 3 * GELU_CUBE * z * z)
 
 
-@gelu_derivative.array_kernel
+@in_blocks(gelu_derivative)
 def gelu_slope_array(z: Array) -> Array:
     """s (1 − s) = e s², with e = e^(−2u) and s = 1 / (1 + e), has all its digits where s is nearly 1."""
     z = np.clip(z, -GELU_END, GELU_END)

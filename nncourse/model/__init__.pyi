@@ -1,6 +1,5 @@
 from . import files as files
 from . import metrics as metrics
-from .generation import generate as generate
 from .image_layers import Convolution as Convolution
 from .image_layers import GlobalAveragePool as GlobalAveragePool
 from .initialisers import initialised as initialised
@@ -13,5 +12,3 @@ from .residual import Residual as Residual
 from .resnet import from_torchvision as from_torchvision
 from .resnet import resnet as resnet
 from .resnet import to_torchvision as to_torchvision
-from .sequence_layers import Embedding as Embedding
-from .sequence_layers import SelfAttention as SelfAttention

@@ -19,7 +19,7 @@ from nncourse.model.layers import (
     delta_below,
     refuse_bad_activation,
 )
-from nncourse.model.registry import N, Shape, whole, zeros
+from nncourse.model.registry import IMAGE, N, Shape, whole, zeros
 
 MOST_COUNTED = 1 << 31  # seeds and epochs of dropout are taken modulo this: its counters have 32 bits
 
@@ -73,7 +73,7 @@ def _same(k: int) -> tuple[int, int]:
     numbers=_of_conv,
     spelling=_conv_spelling,
     bare={"activation": "", "bias": False},
-    images=True,
+    after=IMAGE,
 )
 class Convolution(WithWeights):
     """Filters that move over an image, each over all of its channels. W (c_out, c_in, k, k), b (c_out,), float32.
@@ -196,7 +196,7 @@ class WithoutParameters(WithoutStatistics):
     wanted="pool and its side, such as pool2, pool3s2 or pool3s2p1",
     numbers=_of_pool,
     spelling=lambda size, stride, padding: _pool_spelling("pool", size, stride) + f"p{padding}" * (padding != 0),
-    images=True,
+    after=IMAGE,
 )
 class MaxPool(WithoutParameters):
     """The largest number of each window, size x size, of each channel. The padding does not count."""
@@ -245,7 +245,7 @@ class MaxPool(WithoutParameters):
     wanted="averagepool and its side, such as averagepool2",
     numbers=lambda found: _of_pool(found)[:2],
     spelling=partial(_pool_spelling, "averagepool"),
-    images=True,
+    after=IMAGE,
 )
 class AveragePool(WithoutParameters):
     """The mean of each window, size x size, of each channel."""
@@ -274,7 +274,7 @@ class AveragePool(WithoutParameters):
         return f"average-pool {self.size}x{self.size}, stride {self.stride}"
 
 
-@registry.layer("globalpool", label="globalpool", word="globalpool", wanted="globalpool, without numbers", images=True)
+@registry.layer("globalpool", label="globalpool", word="globalpool", wanted="globalpool, without numbers", after=IMAGE)
 class GlobalAveragePool(WithoutParameters):
     """The mean of each channel: an image of any size becomes a row of numbers, one a channel."""
 

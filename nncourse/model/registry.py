@@ -1,6 +1,6 @@
 """Layers register themselves: beside its passes, each class says what it is called in model files and in words.
 
-@registry.layer("globalpool", word="globalpool", wanted="globalpool, without numbers", images=True)
+@registry.layer("globalpool", word="globalpool", wanted="globalpool, without numbers", after=IMAGE)
 class GlobalAveragePool: …
 """
 
@@ -21,6 +21,7 @@ Class = TypeVar("Class", bound=type)
 MODULES = ("layers", "image_layers", "residual", "layer_norm", "sequence_layers")
 MOST_WEIGHTS = 1 << 28  # 1 GiB of float32: more is a slip of the keyboard
 N = r"(\d{1,9})"  # a whole number in a word
+IMAGE, TOKENS, SEQUENCE = "image1x28x28", "tokens12x12", "tokens12x12,embed64"  # for what must come before a word
 
 
 class Tokens(tuple[int, ...]):
@@ -49,7 +50,7 @@ class Form(NamedTuple):
     spelling: the word's numbers -> the shortest spelling; by default the word and its numbers with an x between them.
     bare: what the description has in place of an activation if the next layer takes it over, as a batch normalisation
         does; None if the layer keeps its own.
-    images: whether the layer needs images.
+    after: what must come before it, such as IMAGE; "" if rows of numbers will do.
     """
 
     word: str
@@ -59,7 +60,7 @@ class Form(NamedTuple):
     numbers: Callable[[re.Match[str]], tuple[float, ...]] = whole_numbers
     spelling: Callable[..., str] | None = None
     bare: dict[str, Any] | None = None
-    images: bool = False
+    after: str = ""
 
 
 class Registered(NamedTuple):

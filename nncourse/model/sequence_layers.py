@@ -14,14 +14,14 @@ from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
 from nncourse.model import registry
 from nncourse.model.layers import Forward, Initialiser, StepPosition, WithoutStatistics, delta_below, rows_of
-from nncourse.model.registry import N, Shape, Tokens, whole, zeros
+from nncourse.model.registry import SEQUENCE, TOKENS, N, Shape, Tokens, whole, zeros
 
 DEVIATION = 0.02  # of the first embeddings, as in GPT-2
 
 
 def _of_tokens(shape: Shape) -> dict[str, Any]:
     if not isinstance(shape, Tokens):
-        raise CourseError(f"expected tokens just before it, such as tokens12x12,embed64; got samples of shape {shape}")
+        raise CourseError(f"expected tokens just before it, such as {SEQUENCE}; got samples of shape {shape}")
     return {"t": shape[0], "kinds": shape.kinds}
 
 
@@ -34,6 +34,7 @@ def _of_embed(found: re.Match[str]) -> tuple[float, ...]:
     word="embed",
     pattern=rf"embed{N}(unordered)?",
     wanted="embed and the numbers of a row, such as embed64, or embed64unordered without positions",
+    after=TOKENS,
     below=_of_tokens,
     numbers=_of_embed,
     spelling=lambda n, ordered: f"embed{n}" + "unordered" * (not ordered),
@@ -110,6 +111,7 @@ class Embedding(WithoutStatistics):
     word="attention",
     pattern=rf"attention{N}",
     wanted="attention and its heads, such as attention4",
+    after=SEQUENCE,
     below=lambda shape: {"n": shape[-1]},
 )
 class SelfAttention(WithoutStatistics):
@@ -142,7 +144,7 @@ class SelfAttention(WithoutStatistics):
     def shape_after(self, shape: Shape) -> Shape:
         n = self.parameters[2].shape[1]
         if len(shape) != 2 or shape[1] != n:
-            raise CourseError(f"expected sequences, (places, {n}), such as after tokens12x12,embed{n}; got {shape}")
+            raise CourseError(f"expected sequences, (places, {n}), such as after {SEQUENCE}; got {shape}")
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:

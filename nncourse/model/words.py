@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from nncourse.errors import CourseError, nearest
 from nncourse.model.image_layers import Convolution, Flatten
 from nncourse.model.layers import Layer
-from nncourse.model.registry import Form, N, Registered, Shape, Tokens, rebuilt, registered
+from nncourse.model.registry import IMAGE, SEQUENCE, Form, N, Registered, Shape, Tokens, rebuilt, registered
 from nncourse.model.residual import BLOCKS, Residual, resnet_layers
 from nncourse.model.sequence_layers import Embedding, block_layers
 
@@ -68,17 +68,19 @@ def parsed(layers: str | Sequence[int | str | Word]) -> list[Word]:
 
 # The words that mean no layer, or several.
 DEPTHS = list(map(str, BLOCKS))
-IMAGE = Form("image", rf"image{N}x{N}x{N}", "image, channels, height and width, such as image1x28x28")
-TOKENS = Form("tokens", rf"tokens{N}x{N}", "tokens, their number in a sample and that of kinds, such as tokens12x10")
-BLOCK = Form("block", rf"block{N}x{N}", "block, heads of attention and hidden neurons, such as block4x256")
-RESNET = Form("resnet", rf"resnet({'|'.join(DEPTHS)})", f"resnet and its depth, {' or '.join(DEPTHS)}", images=True)
+OF_IMAGES = Form("image", rf"image{N}x{N}x{N}", "image, channels, height and width, such as image1x28x28")
+OF_TOKENS = Form("tokens", rf"tokens{N}x{N}", "tokens, their number in a sample and that of kinds, such as tokens12x10")
+BLOCK = Form(
+    "block", rf"block{N}x{N}", "block, heads of attention and hidden neurons, such as block4x256", after=SEQUENCE
+)
+RESNET = Form("resnet", rf"resnet({'|'.join(DEPTHS)})", f"resnet and its depth, {' or '.join(DEPTHS)}", after=IMAGE)
 NAMELESS = Form("", "", "")
 SAMPLES = "image", "tokens", "dense"  # the first word
 
 
 def forms() -> dict[str, tuple[Form, Registered]]:
     """The forms of the words, and what they mean, by their first letters."""
-    known = [*registered().values(), *map(Registered, (IMAGE, TOKENS, RESNET, BLOCK))]
+    known = [*registered().values(), *map(Registered, (OF_IMAGES, OF_TOKENS, RESNET, BLOCK))]
     return {each.form.word: (each.form, each) for each in known if each.form}
 
 
@@ -133,9 +135,9 @@ def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
         try:
             if isinstance(shape, Tokens) and meaning.layer is not Embedding:
                 raise CourseError(f"expected embed between tokens and other layers: {words[0]},embed64,{word}")
-            if form.images and len(shape) == 1:
+            if form.after and len(shape) == 1 and not isinstance(shape, Tokens):
                 raise CourseError(
-                    f"expected images before it, such as image1x28x28,{word}; got rows of {shape[0]} numbers"
+                    f"expected other samples before it, such as {form.after},{word}; got rows of {shape[0]} numbers"
                 )
             own = form.bare if is_bare else {"activation": next(names)} if meaning.says("takes_activation") else None
             for about in _described(form, meaning, shape, word.numbers):
