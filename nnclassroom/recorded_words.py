@@ -20,6 +20,11 @@ WORDS = {
     # benchmarks/resnet.py
     "PyTorch, cuDNN by rules": "PyTorch, cuDNN by rules",
     "rest": "rest",
+    # benchmarks/sums.py
+    "transformer": "transformer",
+    "without positions": "without positions",
+    "dense": "dense",
+    "dense, longer": "dense, longer",
     # benchmarks/devices_gpu.py and experiments
     "energy of the CPU: not measurable here (/sys/class/powercap has no RAPL counters)": (
         "energy of the CPU: not measurable here (/sys/class/powercap has no RAPL counters)"

@@ -1,4 +1,4 @@
-"""Figures of the notebooks: a module for each notebook, nb00 to nb14, and shared modules."""
+"""Figures of the notebooks: a module for each notebook, nb00 to nb15, and shared modules."""
 
 import lazy_loader
 

@@ -13,6 +13,7 @@ from . import nb11 as nb11
 from . import nb12 as nb12
 from . import nb13 as nb13
 from . import nb14 as nb14
+from . import nb15 as nb15
 from . import overheads as overheads
 from . import picture as picture
 from . import recorded as recorded

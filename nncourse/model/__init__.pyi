@@ -1,5 +1,6 @@
 from . import files as files
 from . import metrics as metrics
+from .generation import generate as generate
 from .image_layers import Convolution as Convolution
 from .image_layers import GlobalAveragePool as GlobalAveragePool
 from .initialisers import initialised as initialised
