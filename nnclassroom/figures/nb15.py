@@ -113,7 +113,8 @@ def plot_learnt(records: Sequence[Mapping[str, Any]]) -> WordedFigure:
         axes.plot(range(1, len(each["right"]) + 1), 100 * np.array(each["right"]), label=label, **style)
     axes.set(xlabel="epoch", ylabel="unseen sums entirely right, %", ylim=(-3, 103))
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
-    figure.words = f"Share of unseen sums that are entirely right, over the epochs. At the end:\n{learnt(records)}"
+    ends = "; ".join(" ".join(line.split()) for line in learnt(records).splitlines())
+    figure.words = f"Share of unseen sums that are entirely right, over the epochs. At the end: {ends}."
     return figure
 
 

@@ -19,7 +19,6 @@ from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Mistakes, Trial, sizes_named
 
 SUM_TOLERANCE = 32.0
-f32 = np.float32
 
 # ---- heads: the numbers of a dense layer, and as many matrices as there are samples and heads
 
@@ -320,7 +319,7 @@ def _largest_of_rows(S: Array) -> Array:
 
 @attention_forward.array_kernel
 def forward_array(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
-    P = (Q * f32(1 / math.sqrt(Q.shape[3]))) @ K.swapaxes(2, 3)
+    P = (Q * Q.shape[3] ** -0.5) @ K.swapaxes(2, 3)
     if causal:
         P += _hidden(P, P.shape[3])
     P -= _largest_of_rows(P)[..., None]
@@ -440,7 +439,7 @@ def backward_array(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Ar
     dS = D @ V.swapaxes(2, 3)
     dS -= np.einsum("shij,shij->shi", P, dS)[..., None]
     dS *= P
-    dS *= f32(1 / math.sqrt(Q.shape[3]))
+    dS *= Q.shape[3] ** -0.5
     return dS @ K, dS.swapaxes(2, 3) @ Q, P.swapaxes(2, 3) @ D
 
 
@@ -502,7 +501,7 @@ def fused_array(Q: Array, K: Array, V: Array, causal: int) -> Array:
     O = np.empty_like(Q)
     for first in range(0, t, TILE):
         rows = slice(first, first + TILE)
-        queries = Q[:, :, rows] * f32(1 / math.sqrt(d))
+        queries = Q[:, :, rows] * d**-0.5
         top, total, sums = -np.inf, 0.0, 0.0
         for start in range(0, first + 1 if causal else t, TILE):
             tile = slice(start, start + TILE)
