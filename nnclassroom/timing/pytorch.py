@@ -126,6 +126,8 @@ def counterpart(operation: str, torch: ModuleType) -> Callable[..., Any] | None:
         "step": lambda z: (z > 0).to(z.dtype),
         "leaky_relu": F.leaky_relu,
         "softplus": F.softplus,
+        "gelu": lambda z: F.gelu(z, approximate="tanh"),
+        "gelu_derivative": lambda z: aten.gelu_backward(torch.ones_like(z), z, approximate="tanh"),
         "softmax": lambda Z: torch.softmax(Z, dim=1),
         "mse": lambda A, Y: F.mse_loss(A, Y, reduction="sum") / (2 * len(A)),
         "mse_gradient": torch.sub,
@@ -137,6 +139,10 @@ def counterpart(operation: str, torch: ModuleType) -> Callable[..., Any] | None:
         "hidden_delta": lambda D, W, S: (D @ W) * S,
         "bias_gradient": lambda D: D.mean(dim=0),
         "weight_gradient": lambda D, A: D.T @ A / len(D),
+        "embedding": lambda tokens, E, P: F.embedding(tokens, E) + P,
+        "embedding_gradient": lambda tokens, D, kinds: (
+            aten.embedding_dense_backward(D, tokens, kinds, -1, False) / len(D)
+        ),
         "maxpool_forward": lambda A, size, stride, padding: F.max_pool2d(A, size, stride, padding, return_indices=True),
         "maxpool_backward": maxpool_backward,
         "averagepool_forward": F.avg_pool2d,
