@@ -38,10 +38,10 @@ template <int rows> __device__ void load(Row* tile, const float* matrix, int fir
         for (int e = 0; e < EACH; e++)
             *(float4*)&tile[(threadIdx.x + e * THREADS) / (SIDE / 4)][threadIdx.x % (SIDE / 4) * 4] = fours[e];
     } else {
-        for (int e = threadIdx.x; e < rows * SIDE; e += THREADS) {
-            int i = first + e / SIDE, k = k0 + e % SIDE;
-            tile[e / SIDE][e % SIDE] = i < t && k < d ? matrix[(size_t)i * d + k] : 0.0f;
-        }
+        int k = threadIdx.x % SIDE;
+#pragma unroll 1  // otherwise it takes registers from what matters
+        for (int i = threadIdx.x / SIDE; i < rows; i += THREADS / SIDE)
+            tile[i][k] = first + i < t && k0 + k < d ? matrix[(size_t)(first + i) * d + k0 + k] : 0.0f;
     }
 }
 
@@ -84,50 +84,66 @@ __device__ void rows_by_rows(float (&z)[M][N], Row* a, Row* b, const float* A, i
     }
 }
 
-// sums += a B: the tile a, of 8 N columns, times rows of B from j0 on. Of B's columns from c0 on a thread takes eight:
-// four from 4 x on, and four from 4 x + 32 on.
-template <int M, int N>
-__device__ void rows_by_columns(float (&sums)[M][8], Row* a, Row* b, const float* B, int j0, int c0, int t, int d) {
-    int y = first_row<M>(), x = 4 * first_column();
-    __syncthreads();
-    load<8 * N>(b, B, j0, c0, t, d);
-    __syncthreads();
+// sums += a B: the tile a, of 8 N columns, times the tile b, of 64 or of 32 columns. A thread takes C columns of b: four
+// from 4 x on, and four from 4 x + 32 on.
+template <int N, int C, int M> __device__ void rows_by_columns(float (&sums)[M][8], Row* a, Row* b) {
     for (int j = 0; j < 8 * N; j += 4) {
         float4 of_a[M];
 #pragma unroll
-        for (int m = 0; m < M; m++) of_a[m] = *(float4*)&a[y + 4 * m][j];
+        for (int m = 0; m < M; m++) of_a[m] = *(float4*)&a[first_row<M>() + 4 * m][j];
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            float of_b[8];
-            read_fragment(of_b, &b[j + q][x], 32);
+            float of_b[C];
+            read_fragment(of_b, &b[j + q][4 * first_column()], 32);
 #pragma unroll
             for (int m = 0; m < M; m++)
 #pragma unroll
-                for (int n = 0; n < 8; n++) sums[m][n] += part(of_a[m], q) * of_b[n];
+                for (int n = 0; n < C; n++) sums[m][n] += part(of_a[m], q) * of_b[n];
         }
     }
 }
 
-// sums += a^T B: columns of the tile a times rows of B from i0 on. Here a thread's M rows of the sums are adjacent.
+// The same for 8 N rows of B (t, d) from j0 on, and its columns from c0 on.
+template <int N, int M>
+__device__ void rows_by_columns_of(float (&sums)[M][8], Row* a, Row* b, const float* B, int j0, int c0, int t, int d) {
+    __syncthreads();
+    load<8 * N>(b, B, j0, c0, t, d);
+    __syncthreads();
+    if (d - c0 > 32)
+        rows_by_columns<N, 8>(sums, a, b);
+    else
+        rows_by_columns<N, 4>(sums, a, b);
+}
+
+// sums += a^T b: columns of the tile a times the tile b. Here a thread's M rows of the sums are adjacent.
 template <int M> __device__ int first_adjacent() {
     return threadIdx.x / 32 * 4 * M + lane_across() * M;
 }
 
+template <int C, int M> __device__ void columns_by_columns(float (&sums)[M][8], Row* a, Row* b) {
+    for (int i = 0; i < ROWS<M>; i++) {
+        float of_a[M], of_b[C];
+        if constexpr (M % 4 == 0)
+            read_fragment(of_a, &a[i][first_adjacent<M>()], 4);
+        else
+            for (int m = 0; m < M; m++) of_a[m] = a[i][first_adjacent<M>() + m];
+        read_fragment(of_b, &b[i][4 * first_column()], 32);
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int n = 0; n < C; n++) sums[m][n] += of_a[m] * of_b[n];
+    }
+}
+
 template <int M>
-__device__ void columns_by_columns(float (&sums)[M][8], Row* a, Row* b, const float* B, int i0, int c0, int t, int d) {
-    int y = first_adjacent<M>();
+__device__ void columns_by_columns_of(float (&sums)[M][8], Row* a, Row* b, const float* B, int i0, int c0, int t, int d) {
     __syncthreads();
     load<ROWS<M>>(b, B, i0, c0, t, d);
     __syncthreads();
-    for (int i = 0; i < ROWS<M>; i++) {
-        float of_a[M], of_b[8];
-        if constexpr (M % 4 == 0)
-            read_fragment(of_a, &a[i][y], 4);
-        else
-            for (int m = 0; m < M; m++) of_a[m] = a[i][y + m];
-        read_fragment(of_b, &b[i][4 * first_column()], 32);
-        multiply(sums, of_a, of_b);
-    }
+    if (d - c0 > 32)
+        columns_by_columns<8>(sums, a, b);
+    else
+        columns_by_columns<4>(sums, a, b);
 }
 
 // Writes a thread's sums to a matrix (t, d), or adds them to it: rows from i on, `apart` rows apart, columns as above.

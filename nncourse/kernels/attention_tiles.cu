@@ -38,7 +38,7 @@ __device__ void forward_rows(Row* a, Row* b, const float* Q, const float* K, con
                     if (inside) *p = s[m][n];
                 }
             store(a, s);
-            rows_by_columns<M, N>(sums, a, b, V, j0, c0, t, d);
+            rows_by_columns_of<N>(sums, a, b, V, j0, c0, t, d);
         }
         write(sums, O, y, 4, c0, t, d);
     }
@@ -94,29 +94,32 @@ __device__ void backward_head(Row* a, Row* b, const float* D, const float* Q, co
         for (int j0 = last; j0 >= 0; j0 -= 8 * N) {  // from the tile that is still in registers
             if (j0 < last) some = weights_of(p, dS, a, b, P, D, i0, V, j0, t, d);
             if (some) store(a, p);
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int n = 0; n < N; n++) dS[m][n] = p[m][n] * (dS[m][n] - mean[m]) * scale;
             for (int c0 = 0; c0 < d; c0 += SIDE) {
                 float sums[M][8] = {};
-                if (some) columns_by_columns(sums, a, b, D, i0, c0, t, d);
+                if (some) columns_by_columns_of(sums, a, b, D, i0, c0, t, d);
                 if (some || i0 == 0) write(sums, dV, j0 + adjacent, 1, c0, t, d, i0 > 0);
             }
             if (some) {
                 __syncthreads();
-                for (int m = 0; m < M; m++)
-                    for (int n = 0; n < N; n++) dS[m][n] = p[m][n] * (dS[m][n] - mean[m]) * scale;
                 store(a, dS);
             }
             for (int c0 = 0; c0 < d; c0 += SIDE) {
                 float of_Q[M][8] = {}, of_K[M][8] = {};
-                if (some) rows_by_columns<M, N>(of_Q, a, b, K, j0, c0, t, d);
+                if (some) rows_by_columns_of<N>(of_Q, a, b, K, j0, c0, t, d);
                 if (some || j0 == last) write(of_Q, dQ, i0 + first_row<M>(), 4, c0, t, d, j0 < last);
-                if (some) columns_by_columns(of_K, a, b, Q, i0, c0, t, d);
+                if (some) columns_by_columns_of(of_K, a, b, Q, i0, c0, t, d);
                 if (some || i0 == 0) write(of_K, dK, j0 + adjacent, 1, c0, t, d, i0 > 0);
             }
         }
     }
 }
 
-extern "C" __global__ __launch_bounds__ (THREADS) void attention_backward_tiled(
+// Three blocks fit on a multiprocessor at once.
+extern "C" __global__ __launch_bounds__ (THREADS, 3) void attention_backward_tiled(
     const float* D, const float* Q, const float* K, const float* V, const float* P, float* dQ, float* dK, float* dV,
     int batch, int heads, int t, int d) {
     alignas(16) __shared__ Row a[SIDE], b[SIDE];
