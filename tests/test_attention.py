@@ -51,7 +51,7 @@ def test_gradients_are_those_of_finite_differences(causal, rng):
         np.testing.assert_allclose(got, differences, atol=1e-6)
 
 
-def test_no_place_is_changed_by_a_later_one(rng):
+def test_no_position_is_changed_by_a_later_one(rng):
     Q, K, V, _ = numbers((2, 2, 6, 3), rng)
     O, P = attention_forward["numpy"](Q, K, V, 1)
     np.testing.assert_array_equal(P, np.tril(P))
@@ -136,10 +136,14 @@ WRONG = {
     "the wrong side": (
         attention_forward,
         by_weights(lambda S, c, d: softmax(np.where(np.tri(len(S[0, 0]), k=-c, dtype=bool), -np.inf, S) if c else S)),
-        "wrong side",
+        "on the wrong side",
     ),
-    "hidden scores 0": (attention_forward, by_weights(lambda S, c, d: softmax(np.tril(S) if c else S)), "exp makes 1"),
-    "weights hidden": (
+    "masked scores 0": (
+        attention_forward,
+        by_weights(lambda S, c, d: softmax(np.tril(S) if c else S)),
+        "whose exp is 1",
+    ),
+    "weights masked": (
         attention_forward,
         by_weights(lambda S, c, d: np.tril(softmax(S)) if c else softmax(S)),
         "after the softmax",
@@ -158,7 +162,7 @@ WRONG = {
     ),
     "fused, no mask": (fused_attention, fused(by_weights(lambda S, c, d: softmax(S))), "mask is left out"),
     "fused, not shifted": (fused_attention, fused(by_weights(unshifted)), "exp overflows"),
-    "no sum of the row": (attention_backward, backward(lambda P, dP: P * dP), "row's sum is not subtracted"),
+    "no sum of the row": (attention_backward, backward(lambda P, dP: P * dP), "sum of the row is not subtracted"),
     "sum of the column": (
         attention_backward,
         backward(lambda P, dP: P * (dP - (P * dP).sum(axis=2, keepdims=True))),
@@ -186,10 +190,10 @@ WRONG = {
         lambda A: A.reshape(*(A.shape[axis] for axis in (2, 0, 3, 1, 4))).copy(),
         "move the axes",
     ),
-    "places cut": (
+    "sequence cut": (
         split_heads,
         lambda A: np.moveaxis(A, 2, 0).reshape(*(A.shape[axis] for axis in (2, 0, 3, 1, 4))),
-        "places are cut",
+        "cut into heads",
     ),
     "not merged": (
         merge_heads,
