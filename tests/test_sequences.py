@@ -90,8 +90,8 @@ def test_cost_and_gradients_are_pytorchs(causal, backend, rng):
 # ---- what fits together
 
 
-def test_an_unordered_embedding_does_not_see_the_order_before_a_place(rng):
-    """Attention adds up what it finds: without positions an exchange of two places before the last changes nothing."""
+def test_an_unordered_embedding_does_not_see_the_order_before_a_position(rng):
+    """Attention adds up what it finds: without P, exchanging two tokens before the last changes nothing there."""
     for words, same in ((SMALL.replace("16,", "16unordered,"), True), (SMALL, False)):
         network = moved(transformer(words))
         X = rng.integers(0, 12, (5, 12)).astype("f")
@@ -102,7 +102,7 @@ def test_an_unordered_embedding_does_not_see_the_order_before_a_place(rng):
         assert np.allclose(*last, atol=1e-5) == same
 
 
-def test_no_place_sees_those_after_it_unless_attention_is_not_causal(rng):
+def test_no_position_sees_those_after_it_unless_attention_is_not_causal(rng):
     network = moved(transformer())
     X = rng.integers(0, 12, (5, 12)).astype("f")
     other = np.concatenate([X[:, :7], (X[:, 7:] + 5) % 12], axis=1)
@@ -141,7 +141,7 @@ def test_what_does_not_fit_is_refused_in_one_line(rng):
     ):
         assert said in refused(make_network, words, cost=OF_TOKENS), words
     assert f'for sequences take cost="{OF_TOKENS}"' in refused(make_network, SMALL)
-    assert "expected outputs (places, kinds)" in refused(make_network, "4,3", cost=OF_TOKENS)
+    assert "expected outputs (positions, kinds)" in refused(make_network, "4,3", cost=OF_TOKENS)
     network = transformer()
     X, Y = tokens(rng, 4, network)
     for x, y, said in (

@@ -32,7 +32,7 @@ def generate(
     found = np.atleast_2d(given)
     for _ in range(count):
         seen = found[:, -t:]
-        X = np.zeros((len(seen), t), np.float32)  # no place looks at those after it
+        X = np.zeros((len(seen), t), np.float32)  # no position looks at those after it
         X[:, : seen.shape[1]] = seen
         p = devices.to_device(network.predict(X, backend)[:, seen.shape[1] - 1], "cpu").astype(np.float64)
         if temperature:
