@@ -80,7 +80,7 @@ inline void watch_memory() {
     cell_count = 0;
     watch("", __start_cuda_shared, static_shared_bytes(), 1, in_static, STATIC_SHARED);
     watch("", dynamic_shared, launch.shared_bytes, 1, in_dynamic, DYNAMIC_SHARED);
-    if (!launch.most_records) watch("", __start_cuda_device, device_bytes, 1, in_device, DEVICE);
+    watch("", __start_cuda_device, device_bytes, 1, in_device, DEVICE);
     for (int i = 0; i < launch.arguments; i++) {
         const Argument& a = arguments[i];
         if (!a.element_bytes || a.same_as != i) continue;

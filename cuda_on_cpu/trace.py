@@ -24,7 +24,7 @@ COLUMNS = np.dtype(
     + [("kind", "u1"), ("outside", "?"), ("line", "i4"), ("code", "u8"), ("visit", "u4")]
 )
 READ, WRITE, ATOMIC = range(3)
-STATIC_SHARED, DYNAMIC_SHARED_MEMORY = -1, -2
+STATIC_SHARED, DYNAMIC_SHARED_MEMORY, DEVICE = -1, -2, -3
 
 SHARED = re.compile(r"__shared__([^;(){}]{0,1000});")
 CONSTANT = re.compile(r"(?:#define|const(?:expr)?\s+int)\s+(\w+)\s*=?\s*(\d+)\b")
@@ -34,7 +34,10 @@ SYMBOL = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) [a-zA-Z] (?:.*::)?(\w+)$", re.MUL
 
 @dataclass(frozen=True)
 class Memory:
-    """An array passed to a launch, or a variable in shared memory (of which each block has its own)."""
+    """An array passed to a launch, a variable in shared memory (of which each block has its own), or "__device__".
+
+    The last is for all `__device__` variables of the text together.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -85,7 +88,10 @@ def trace_of(
         for number, (parameter, array) in enumerate(passed)
         if parameter.pointer
     ]
-    static, dynamic = (records["memory"] == number for number in (STATIC_SHARED, DYNAMIC_SHARED_MEMORY))
+    static, dynamic, device = (records["memory"] == number for number in (STATIC_SHARED, DYNAMIC_SHARED_MEMORY, DEVICE))
+    if device.any():
+        size = int((records["offset"] + records["bytes"])[device].max())
+        touched.append((Memory("__device__", (-(-size // 4),), 4, False), device))
     known = variables(program, "cuda_shared") if static.any() else []
     if static.any() and not known:  # there is no nm to tell them apart
         known = [("shared", 0, int((records["offset"] + records["bytes"])[static].max()))]

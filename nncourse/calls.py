@@ -246,14 +246,14 @@ class Calls:
         raise NotImplementedError
 
     def token_cross_entropy(self, Z: Array, Y: Array) -> Array:
-        """C = mean over samples of the mean over places with Y ≥ 0, if there are any, of log Σ exp(z) − z[Y].
+        """C = mean over samples of the mean over positions with Y ≥ 0, if there are any, of log Σ exp(z) − z[Y].
 
         Z (batch, t, kinds), Y (batch, t) int -> C ()
         """
         raise NotImplementedError
 
     def token_delta(self, Z: Array, Y: Array) -> Array:
-        """(4a) D = (softmax(Z) − 1 at the kind Y) / the number of places of the sample with Y ≥ 0; 0 where Y < 0.
+        """(4a) D = (softmax(Z) − 1 at the kind Y) / the number of positions of the sample with Y ≥ 0; 0 where Y < 0.
 
         Z (batch, t, kinds), Y (batch, t) int -> D (batch, t, kinds)
         """
@@ -442,7 +442,7 @@ class Calls:
         raise NotImplementedError
 
     def embedding_gradient(self, tokens: Array, D: Array, kinds: int) -> Array:
-        """dE[v] = mean over s of the sum of D[s, i] over all places i with tokens[s, i] = v.
+        """dE[v] = mean over s of the sum of D[s, i] over all positions i with tokens[s, i] = v.
 
         tokens (batch, t) int, D (batch, t, n), kinds () int -> dE (kinds, n)
         """
@@ -477,7 +477,7 @@ class Calls:
         raise NotImplementedError
 
     def merge_heads(self, H: Array) -> Array:
-        """A[s, i, p, h] = H[p, s, h, i]: what split_heads took apart is joined.
+        """A[s, i, p, h] = H[p, s, h, i]: the inverse of split_heads.
 
         H (parts, batch, heads, t, d) -> A (batch, t, parts, heads, d)
         """

@@ -5,7 +5,7 @@
     text     the Markdown of the notebooks, in the course's language, in windows of 64 characters. Every next character
              counts.
 
-A sample's target at each place is the next token, or −1 where it does not count.
+A sample's target at each position is the next token, or −1 where it does not count.
 """
 
 import json

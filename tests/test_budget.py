@@ -17,7 +17,8 @@ pytestmark = pytest.mark.skipif(bool(emulate.why_not()), reason="no emulator")
 IDEAS = ("coalesced", "shared", "tiled", "tiles_1d", "tiles_2d", "vectorised", "tree", "shuffle")
 NAMED = [(blank.operation, blank.kernel) for blank in exercises() if blank.kernel in IDEAS]
 NAMED.remove(("all_reduce", "tree"))  # of a group, whose exchanges are counted
-NAMED += [("confusion_matrix", "atomic")]
+ATTENTION = ("attention_forward", "attention_backward", "fused_attention")
+NAMED += [("confusion_matrix", "atomic"), *((operation, "tiled") for operation in ATTENTION)]
 PLAIN = {
     ("dense_forward", "tiled"): "coalesced",
     ("dense_forward", "tiles_1d"): "tiled",
@@ -28,6 +29,7 @@ PLAIN = {
     ("convolution_forward", "shared"): "naive",
     ("convolution_bias_gradient", "tree"): "naive",
     ("confusion_matrix", "shared"): "atomic",
+    **{(operation, "tiled"): "naive" for operation in ATTENTION},
 }
 
 
@@ -54,6 +56,14 @@ def test_tiles_of_eight_are_enough():
     tiled = find("dense_forward")["tiled"]
     text = tiled.source.text.replace("#define TILE 16", "#define TILE 8")
     assert over(replace(tiled, source=replace(tiled.source, text=text), block=(8, 8), plans={}), "tiled") is None
+
+
+def test_fused_attention_that_writes_its_scores_is_not_fused():
+    tiled = find("fused_attention")["tiled"]
+    written = "for (int m = 0; m < M; m++) kept[blockIdx.x][threadIdx.x][m] = s[m][0];\n            exponentials("
+    text = "__device__ float kept[2][128][4];\n" + tiled.source.text.replace("exponentials(", written)
+    kernel = replace(tiled, source=replace(tiled.source, text=text), plans={})
+    assert "global memory is written" in str(over(kernel, "tiled"))
 
 
 def test_parameters_may_have_any_name():

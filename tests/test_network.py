@@ -20,7 +20,7 @@ from nncourse.model.network import (
 
 NUMPY = choose("numpy")
 SHAPES = ([2, 3, 1], [2, 3, 2, 1], [2, 3, 2], [5, 8, 6, 4])
-HIDDEN = ("sigmoid", "tanh", "softplus", "leaky_relu", "relu")
+HIDDEN = ("sigmoid", "tanh", "softplus", "leaky_relu", "relu", "gelu")
 OUTPUTS = [(cost, output) for cost in ("mse", "mae") for output in ("sigmoid", "softmax", "identity", "tanh")]
 OUTPUTS += [("binary_cross_entropy", "sigmoid"), ("categorical_cross_entropy", "softmax")]
 GRID = [
@@ -73,6 +73,7 @@ def test_outputs_cost_and_gradients_are_those_of_pytorch(sizes, batch, hidden, c
         "relu": torch.relu,
         "leaky_relu": lambda z: torch.nn.functional.leaky_relu(z, 0.01),
         "softplus": torch.nn.functional.softplus,
+        "gelu": lambda z: torch.nn.functional.gelu(z, approximate="tanh"),
         "softmax": lambda z: torch.softmax(z, 1),
     }
     cost_name, output = cost_and_output

@@ -103,7 +103,8 @@ def test_truth_is_nan_only_where_nan_must_come_out(operation):
 
 
 @pytest.mark.parametrize(
-    "name", ["softplus", "sigmoid", "softmax", "binary_cross_entropy", "categorical_cross_entropy"]
+    "name",
+    ["softplus", "sigmoid", "gelu", "gelu_derivative", "softmax", "binary_cross_entropy", "categorical_cross_entropy"],
 )
 @pytest.mark.parametrize("z", [1000.0, -1000.0])
 @pytest.mark.parametrize("kernel", ["loops", "numpy", "numba"])

@@ -437,7 +437,7 @@ def test_two_halves_of_a_batch_are_the_whole(text):
     for first, end in ((0, 8), (0, 4), (4, 8)):
         there = backpropagation(network, X[first:end], Y[first:end], numpy, StepPosition(first=first))
         flat.append(np.concatenate([np.ravel(array) for layer in there for array in layer]))
-    np.testing.assert_allclose((flat[1] + flat[2]) / 2, flat[0], rtol=1e-6)
+    np.testing.assert_allclose((flat[1] + flat[2]) / 2, flat[0], rtol=1e-6, atol=1e-12)
 
 
 def test_inside_of_a_block_with_a_shortcut():

@@ -90,8 +90,8 @@ def test_cost_and_gradients_are_pytorchs(causal, backend, rng):
 # ---- what fits together
 
 
-def test_an_unordered_embedding_does_not_see_the_order_before_a_place(rng):
-    """Attention adds up what it finds: without positions an exchange of two places before the last changes nothing."""
+def test_an_unordered_embedding_does_not_see_the_order_before_a_position(rng):
+    """Attention adds up what it finds: without P, exchanging two tokens before the last changes nothing there."""
     for words, same in ((SMALL.replace("16,", "16unordered,"), True), (SMALL, False)):
         network = moved(transformer(words))
         X = rng.integers(0, 12, (5, 12)).astype("f")
@@ -102,7 +102,7 @@ def test_an_unordered_embedding_does_not_see_the_order_before_a_place(rng):
         assert np.allclose(*last, atol=1e-5) == same
 
 
-def test_no_place_sees_those_after_it_unless_attention_is_not_causal(rng):
+def test_no_position_sees_those_after_it_unless_attention_is_not_causal(rng):
     network = moved(transformer())
     X = rng.integers(0, 12, (5, 12)).astype("f")
     other = np.concatenate([X[:, :7], (X[:, 7:] + 5) % 12], axis=1)
@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_refused_in_one_line(rng):
         ("tokens12x12,attention2,12", "attention2: expected embed between"),
         (
             "12,embed8,12",
-            "embed8: expected other samples before it, such as tokens12x12,embed8; got rows of 12 numbers",
+            "embed8: expected tokens before it, such as tokens12x12,embed8; got rows of 12 numbers",
         ),
         ("image1x4x4,embed8,12", "embed8: expected tokens just before it"),
         ("12,attention2,12", "such as tokens12x12,embed64,attention2"),
@@ -141,7 +141,7 @@ def test_what_does_not_fit_is_refused_in_one_line(rng):
     ):
         assert said in refused(make_network, words, cost=OF_TOKENS), words
     assert f'for sequences take cost="{OF_TOKENS}"' in refused(make_network, SMALL)
-    assert "expected outputs (places, kinds)" in refused(make_network, "4,3", cost=OF_TOKENS)
+    assert "expected outputs (positions, kinds)" in refused(make_network, "4,3", cost=OF_TOKENS)
     network = transformer()
     X, Y = tokens(rng, 4, network)
     for x, y, said in (
@@ -200,8 +200,7 @@ def test_text_is_the_prose_of_the_notebooks():
         assert data.X.shape == data.Y.shape and data.X.shape[1] == 64 and data.classes == tuple(CHARACTERS)
         np.testing.assert_array_equal(data.Y[:, :-1], data.X[:, 1:])
     assert "# 01" in prose() and "neuron" in decoded(parts[0].X[:50].ravel(), CHARACTERS)
-    unknown = len(CHARACTERS) - 1
-    assert prose().count("\n") > 1000 and np.mean(parts[0].X == unknown) < 1e-3
+    assert prose().count("\n") > 1000 and np.mean(parts[0].X > 126) < 1e-3
     assert len(set(CHARACTERS)) == len(CHARACTERS) == 128
     assert decoded(encoded("a₇b\n", CHARACTERS), CHARACTERS) == f"a{UNKNOWN}b\n"
     assert datasets.text(length=100).X.shape[1] == 100
@@ -225,28 +224,25 @@ def test_text_is_in_the_courses_language(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def adder():
-    """A small network that has learnt to add two numbers of one digit that begins with 0: 07+05=210."""
+    """A small network that adds some pairs of numbers of one digit: 07+05=210."""
     a, b = (each.ravel() for each in np.mgrid[:10, :10])
     rows = [f"0{x}+0{y}={(x + y) % 10}{(x + y) // 10}0" for x, y in zip(a, b, strict=True)]
     X = np.array([encoded(row, "0123456789+=") for row in rows], np.float32)
     Y = np.where(np.arange(9) < 5, -1, np.roll(X, -1, axis=1)).astype("f")
     Y[:, -1] = -1
     network = transformer("tokens9x12,embed16,block2x32,layernorm,12", seed=2)
-    train(network, X, Y, NUMPY, epochs=120, batch_size=50, learning_rate=0.01, optimizer=Adam())
+    train(network, X, Y, NUMPY, epochs=60, batch_size=20, learning_rate=0.01, optimizer=Adam())
     return network, X, Y
 
 
 def test_it_learns_and_generates_what_the_measure_says(adder):
     network, X, Y = adder
-    tokens_right, whole = metrics.tokens_right(network, X, Y, NUMPY)
+    shares = metrics.tokens_right(network, X, Y, NUMPY)
     found = generate(network, X[:, :6], NUMPY, 3)
     assert found.dtype == np.int32 and np.array_equal(found[:, :6], X[:, :6])
-    assert whole == (found == X).all(axis=1).mean() > 0.9
-    assert tokens_right >= whole
-    spoilt = Y.copy()
-    spoilt[:25, 6] = (Y[:25, 6] + 1) % 10
-    tokens_now, whole_now = metrics.tokens_right(network, X, spoilt, NUMPY)
-    assert whole_now <= 0.75 and abs(tokens_now - (tokens_right - 25 / 300)) < 0.01
+    assert shares[1] == (found == X).all(axis=1).mean() and 0.05 < shares[1] < shares[0]
+    right = network.predict(X, NUMPY)[:, 5:8].argmax(axis=2) == X[:, 6:]
+    assert shares[0] == pytest.approx(right.mean())
 
 
 def test_generation_draws_by_temperature_and_goes_beyond_the_window(adder):
@@ -263,7 +259,7 @@ def test_generation_draws_by_temperature_and_goes_beyond_the_window(adder):
     drawn = np.bincount(generate(network, X[:, :3], NUMPY, 1, temperature=1.0)[:, 3], minlength=12) / 4000
     np.testing.assert_allclose(drawn, p, atol=0.04)
     assert "whole numbers from 0 to 11" in refused(generate, network, [12], NUMPY, 1)
-    assert "a token to begin with" in refused(generate, network, np.zeros((2, 0), int), NUMPY, 1)
+    assert "at least one to begin with" in refused(generate, network, np.zeros((2, 0), int), NUMPY, 1)
     assert f"with the cost {OF_TOKENS}; got mse" in refused(generate, make_network([3, 2]), [1], NUMPY, 1)
 
 

@@ -89,6 +89,7 @@ def test_a_neuron_whose_weights_are_zero_has_no_line(made, rng):
         ("relu", 0.7, 1),
         ("leaky_relu", 0.7, 1),
         ("softplus", 1.10319, 0.66819),
+        ("gelu", 0.53057, 0.97636),
     ],
 )
 def test_value_and_slope_of_an_activation_are_right(made, name, value, slope):

@@ -9,7 +9,9 @@ from nncourse.catalogue import defined_in, epoch_topics, imported, topics
 from nncourse.errors import refuse_unknown
 from nncourse.kernels.operation import Operation
 
-NOTEBOOKS = "nb02b nb03 nb03b nb04 nb05c nb06 nb08 nb08_to_10 nb09 nb12 nb13 nb14 nb15".split()
+NOTEBOOKS = (
+    "nb02b", "nb03", "nb03b", "nb04", "nb05c", "nb06", "nb08", "nb08_to_10", "nb09", "nb12", "nb13", "nb14", "nb15",
+)  # fmt: skip
 WHOLE_STEP = "algorithm_1"  # training steps run a student's kept one
 
 

@@ -108,7 +108,7 @@ masked_softmax = Operation(
 
 
 @masked_softmax.kernel("numpy", device="cpu")
-def hidden_first(S: np.ndarray) -> np.ndarray:
+def masked_first(S: np.ndarray) -> np.ndarray:
     seen = np.tri(len(S), dtype=bool)
     S = np.where(seen, S, -np.inf)
     E = np.exp(S - S.max(axis=1, keepdims=True))

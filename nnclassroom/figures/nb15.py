@@ -71,7 +71,7 @@ def plot_products(i: int = 3) -> WordedFigure:
         axes.text(x, -T / 2, text, ha="center", va="center", fontsize=18)
     axes.set(xlim=(-0.2, 25.2), ylim=(-T - 0.2, 1.1), aspect="equal")
     scores = f"Row {i} of Q and columns 0 to {i} of K transposed give scores; their softmax is row {i} of P"
-    figure.words = f"{scores}, hatched where it is hidden. With rows 0 to {i} of V it gives row {i} of O."
+    figure.words = f"{scores}, hatched where it is masked. With rows 0 to {i} of V it gives row {i} of O."
     return figure
 
 

@@ -23,6 +23,7 @@ COUNTED: dict[str, tuple[int, bool | None, bool]] = {
     "reads": (READ, False, False),
     "sectors": (READ, False, False),
     "reads by a thread": (READ, False, True),
+    "writes": (WRITE, False, False),
     "shared reads": (READ, True, False),
     "shared reads by a thread": (READ, True, True),
     "all shared reads": (READ, True, False),
@@ -73,12 +74,15 @@ def counted(operation: Operation, limit: Limit, trace: Trace) -> int:
     kind, shared, of_a_thread = COUNTED[limit.kind]
     accesses = trace.accesses
     rows = accesses[accesses["kind"] == kind]
+    of_shared = np.array([memory.shared for memory in trace.memories])[rows["memory"]]
     if shared:
-        rows = rows[np.array([memory.shared for memory in trace.memories])[rows["memory"]]]
+        rows = rows[of_shared]
         if kind == READ:  # what the reading thread has not put there itself
             own = {_place(row) for row in accesses if row["kind"] == WRITE}
             rows = rows[[_place(row) not in own for row in rows]]
-    elif shared is not None:  # a student may give the parameters other names, but their order is the contract's
+    elif not limit.of:
+        rows = rows if shared is None else rows[~of_shared]
+    else:  # a student may give the parameters other names, but their order is the contract's
         number = operation.cuda_arrays.index(limit.of)
         mine = rows["memory"] == number
         if limit.kind == "sectors":

@@ -126,6 +126,8 @@ BUDGET_WORDS = {  # which limit of a Budget a kernel exceeds
     "neighbouring threads read neighbouring numbers",
     "reads by a thread": "one thread reads {of} {got:,} times, one after the other: expected at most {limit:,}; "
     "share the work among all threads",
+    "writes": "global memory is written {got:,} times: expected at most {limit:,}; keep all but the result in "
+    "registers or shared memory, and write each element of the result once",
     "shared reads": "what another thread has put into shared memory is read {got:,} times: expected at least {limit:,}",
     "shared reads by a thread": "one thread reads {got:,} numbers that others have put into shared memory: expected at "
     "most {limit:,}; a tree needs one in each round",

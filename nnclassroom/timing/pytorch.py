@@ -83,6 +83,16 @@ def counterpart(operation: str, torch: ModuleType) -> Callable[..., Any] | None:
         means = (dbeta[channels] + normal * dgamma[channels]) / (A.shape[2] * A.shape[3])
         return (gamma * scale)[channels] * (D - means)
 
+    def attention(Q: Tensor, K: Tensor, V: Tensor, causal: int) -> tuple[Tensor, Tensor]:
+        scores, t = Q @ K.mT / Q.shape[3] ** 0.5, Q.shape[2]
+        hidden = torch.ones(t, t, dtype=torch.bool, device=Q.device).triu(1)
+        P = torch.softmax(scores.masked_fill_(hidden, -torch.inf) if causal else scores, dim=3)
+        return P @ V, P
+
+    def attention_backward(D: Tensor, Q: Tensor, K: Tensor, V: Tensor, P: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dS = aten._softmax_backward_data(D @ V.mT, P, 3, P.dtype).div_(Q.shape[3] ** 0.5)
+        return dS @ K, dS.mT @ Q, P.mT @ D
+
     def adam(
         W: Tensor,
         G: Tensor,
@@ -126,6 +136,8 @@ def counterpart(operation: str, torch: ModuleType) -> Callable[..., Any] | None:
         "step": lambda z: (z > 0).to(z.dtype),
         "leaky_relu": F.leaky_relu,
         "softplus": F.softplus,
+        "gelu": lambda z: F.gelu(z, approximate="tanh"),
+        "gelu_derivative": lambda z: aten.gelu_backward(torch.ones_like(z), z, approximate="tanh"),
         "softmax": lambda Z: torch.softmax(Z, dim=1),
         "mse": lambda A, Y: F.mse_loss(A, Y, reduction="sum") / (2 * len(A)),
         "mse_gradient": torch.sub,
@@ -137,6 +149,10 @@ def counterpart(operation: str, torch: ModuleType) -> Callable[..., Any] | None:
         "hidden_delta": lambda D, W, S: (D @ W) * S,
         "bias_gradient": lambda D: D.mean(dim=0),
         "weight_gradient": lambda D, A: D.T @ A / len(D),
+        "embedding": lambda tokens, E, P: F.embedding(tokens, E) + P,
+        "embedding_gradient": lambda tokens, D, kinds: (
+            aten.embedding_dense_backward(D, tokens, kinds, -1, False) / len(D)
+        ),
         "maxpool_forward": lambda A, size, stride, padding: F.max_pool2d(A, size, stride, padding, return_indices=True),
         "maxpool_backward": maxpool_backward,
         "averagepool_forward": F.avg_pool2d,
@@ -148,6 +164,11 @@ def counterpart(operation: str, torch: ModuleType) -> Callable[..., Any] | None:
         "batchnorm_backward": batchnorm_backward,
         "batchnorm_relu": lambda *arguments: torch.relu_(batchnorm(*arguments)),
         "batchnorm_shortcut_relu": lambda *arguments: torch.relu_(batchnorm(*arguments[:-1]).add_(arguments[-1])),
+        "split_heads": lambda A: A.permute(2, 0, 3, 1, 4).contiguous(),
+        "merge_heads": lambda H: H.permute(1, 3, 0, 2, 4).contiguous(),
+        "attention_forward": attention,
+        "attention_backward": attention_backward,
+        "fused_attention": lambda Q, K, V, causal: F.scaled_dot_product_attention(Q, K, V, is_causal=bool(causal)),
         "shortcut_sum": torch.add,
         "relu_delta": lambda G, A: aten.threshold_backward(G, A, 0),
         "residual_backward": lambda G, A_above, W: (D := aten.threshold_backward(G, A_above, 0)) @ W + D,

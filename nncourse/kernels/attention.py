@@ -1,14 +1,16 @@
-"""Attention: each place of a sequence gets a mean of the values V of all places, weighted by how well its query fits
-their keys.
+"""Attention: each position of a sequence gets a mean of the values V of all positions, weighted by how well its query
+fits their keys.
 
-Q, K and V (batch, heads, t, d) hold a row of d numbers for each place of each head. The score of place i for place j is
-Q[i] · K[j] / √d. A softmax over j turns the scores of place i into its weights P[i], and O = P V. With causal = 1 place
-i sees only itself and the places before it: its weights for later ones are 0.
+Q, K and V (batch, heads, t, d) hold a row of d numbers for each position of each head. The score of position i for
+position j is Q[i] · K[j] / √d. A softmax over j turns the scores of position i into its weights P[i], and O = P V. With
+causal = 1 position i sees only itself and earlier positions: its weights for later ones are 0.
 
 `fused_attention` computes O without P: softmax in one pass over K and V, whose scores are never in global memory.
 """
 
 import math
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,12 @@ import numpy as np
 from nncourse.device import Array
 from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Mistakes, Trial, sizes_named
+from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial, sizes_named
 
 SUM_TOLERANCE = 32.0
+f32 = np.float32
 
-# ---- heads: the numbers of a dense layer, and as many matrices as there are samples and heads
+# ---- heads: from a dense layer's rows to a matrix for each sample and head, and back
 
 _of_heads = sizes_named("batch t parts heads d")
 HEADS: dict[str, Any] = {
@@ -50,10 +53,10 @@ def _mistakes_of_split(place: tuple[int, ...], A: Array) -> Mistakes:
     batch, t, parts, heads, d = A.shape
     shape = parts, batch, heads, t, d
     yield "the numbers are in their old order: move the axes, do not just change the shape", A.reshape(shape)
-    words = "the places are cut into heads: heads are the axis before the last of A, so move it before t"
+    words = "the sequence is cut into heads: the heads are the axis of A before d, so move that axis before t"
     yield words, np.moveaxis(A, 2, 0).reshape(shape)
     others = A.reshape(batch, t, heads, parts, d)
-    words = "A is read as (batch, t, heads, parts, d): the parts come before the heads"
+    words = "A is read as (batch, t, heads, parts, d): in A the parts come before the heads"
     yield words, np.einsum("sthpd->pshtd", others)
     words = "A is read as (batch, t, parts, d, heads): the d numbers of a head are adjacent"
     yield words, np.einsum("stpdh->pshtd", A.reshape(batch, t, parts, d, heads))
@@ -91,15 +94,15 @@ def _mistakes_of_merge(place: tuple[int, ...], H: Array) -> Mistakes:
     parts, batch, heads, t, d = H.shape
     shape = batch, t, parts, heads, d
     yield "the numbers are in their old order: move the axes, do not just change the shape", H.reshape(shape)
-    words = "heads and places keep their order: move t before the parts and the heads"
+    words = "heads and positions keep their order: move t before the parts and the heads"
     yield words, np.moveaxis(H, 0, 1).reshape(shape)
-    words = "the heads come before the parts: A is (batch, t, parts, heads, d)"
+    words = "the heads come before the parts: in A the parts come first"
     yield words, np.einsum("pshtd->sthpd", H).reshape(shape)
 
 
 merge_heads = Operation(
     "merge_heads",
-    "A[s, i, p, h] = H[p, s, h, i]: what split_heads took apart is joined",
+    "A[s, i, p, h] = H[p, s, h, i]: the inverse of split_heads",
     contract="H (parts, batch, heads, t, d) -> A (batch, t, parts, heads, d)",
     reference=lambda H: np.einsum("pshtd->stphd", H),
     flops=lambda parts, batch, heads, t, d: 0,
@@ -132,34 +135,44 @@ ATTENTION: dict[str, Any] = {
     "sizes_to_check": [
         _sizes(2, 2, 3, 4, 1),
         _sizes(1, 1, 2, 1, 0),
-        _sizes(1, 1, 1, 1, 1),  # one place: its weight is 1
+        _sizes(1, 1, 1, 1, 1),  # one position: its weight is 1
         _sizes(1, 2, 7, 5, 1),
-        _sizes(3, 2, 4, 4, 0),  # as many places as numbers
+        _sizes(3, 2, 4, 4, 0),  # as many positions as numbers
         _sizes(2, 3, 17, 16, 1),
         _sizes(1, 1, 33, 8, 0),
-        _sizes(1, 2, 65, 33, 1),  # one place more than a tile of 64
+        _sizes(1, 1, 65, 33, 1),  # one position more than a tile of 64
         _sizes(1, 1, 20, 130, 0),
         _sizes(5, 1, 9, 3, 1),
-        _sizes(1, 1, 130, 70, 1),
+        _sizes(1, 1, 66, 66, 1),
         _sizes(2, 1, 12, 64, 0),
+        _sizes(1, 1, 130, 4, 0),  # three tiles
     ],
     "draw_sizes": lambda rng: _sizes(*rng.integers(1, 9, 4).tolist(), int(rng.integers(2))),
     "large_sizes": [
         _sizes(65_900, 1, 1, 1, 0),
         _sizes(1, 66_000, 1, 1, 1),
         _sizes(1, 1, 260, 1, 1),
-        _sizes(1, 1, 2, 66_000, 0),
+        _sizes(1, 1, 2, 3000, 0),
     ],
     "edge_cases": ("zeros", "large"),
     "sizes_to_time": lambda device: _sizes(*((32, 4, 64, 32, 1) if device == "gpu" else (128, 4, 12, 16, 1))),
 }
 
 
-def _hard(values: Array, sizes: Sizes, sign: int) -> Array:
-    """Queries (sign 1), or keys, whose scores are hard in some turns.
+def _tiled(arrays: str, writes: bool = False, **sizes: int) -> dict[str, Budget]:
+    """The budget of `tiled`: each array is read once for each tile of queries or keys, by all threads."""
+    shares = Limit("reads", "batch * heads * t * t * d // 8"), Limit("reads by a thread", "t * d // 4")
+    limits = [replace(limit, of=name) for name in arrays.split() for limit in shares]
+    limits += [Limit("writes", "batch * heads * t * d")] if writes else []
+    return {"tiled": Budget({"batch": 1, "heads": 2, "t": 32, "d": 16, **sizes}, tuple(limits))}
+
+
+def _hard(sign: int, rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
+    """Queries (sign 1), or keys (−1), whose scores are hard in some turns.
 
     exp of a score overflows, or all of a row vanish; all keys are equal; the last key has by far the largest scores.
     """
+    values = rng.standard_normal(shape)
     much = (300 / math.sqrt(sizes["d"])) ** 0.5  # d products of such numbers, divided by √d, are 300
     match sizes["turn"] % 6:
         case 1:
@@ -176,12 +189,7 @@ def _hard(values: Array, sizes: Sizes, sign: int) -> Array:
     return values.astype(np.float32)
 
 
-def _queries(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
-    return _hard(rng.standard_normal(shape), sizes, 1)
-
-
-def _keys(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
-    return _hard(rng.standard_normal(shape), sizes, -1)
+HARD = {"Q": partial(_hard, 1), "K": partial(_hard, -1)}
 
 
 def _scores(Q: Array, K: Array) -> Array:
@@ -189,7 +197,7 @@ def _scores(Q: Array, K: Array) -> Array:
 
 
 def _seen(t: int, causal: int) -> Array:
-    """seen[i, j]: whether place i sees place j."""
+    """seen[i, j]: whether position i sees position j."""
     return np.tri(t, dtype=bool) if causal else np.ones((t, t), bool)
 
 
@@ -198,47 +206,47 @@ def _softmax(S: Array, seen: Array | bool = True, axis: int = -1) -> Array:
     return np.exp(S - np.logaddexp.reduce(S, axis=axis, keepdims=True))
 
 
-def _of_weights(P: Array, V: Array) -> Array:
+def _weighted(P: Array, V: Array) -> Array:
     return np.einsum("shij,shjd->shid", P, V)
 
 
 def _forward_truth(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
     P = _softmax(_scores(Q, K), _seen(Q.shape[2], causal))
-    return _of_weights(P, V), P
+    return _weighted(P, V), P
 
 
 def _forward_magnitude(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
     """A score's rounding error changes its weight in proportion, and through the sum all weights of its row."""
     P, of_scores = _forward_truth(Q, K, V, causal)[1], _scores(abs(Q), abs(K))
     of_P = P * (1 + of_scores + (P * of_scores).sum(axis=3, keepdims=True))
-    return _of_weights(of_P, abs(V)), of_P
+    return _weighted(of_P, abs(V)), of_P
 
 
 def mistaken_softmax(S: Array, causal: int) -> Mistakes:
     """Usual mistakes in a softmax over j of scores (…, i, j), each with the weights that it leads to."""
     t, rows = S.shape[-1], {"axis": -1, "keepdims": True}
-    seen, later, before = _seen(t, causal), ~np.tri(t, k=-1, dtype=bool), np.tri(t, k=-1, dtype=bool)
+    seen, before = _seen(t, causal), np.tri(t, k=-1, dtype=bool)
     masked = np.where(seen, S, -np.inf)
     if causal:
         yield "the mask is left out: position i sees no position j > i", _softmax(S)
-        words = "the mask hides the wrong side: position i sees positions j ≤ i, not j ≥ i"
-        yield words, _softmax(S, later)
-        words = "hidden scores are 0, which exp makes 1: set them to −∞"
+        words = "the mask is on the wrong side: position i sees positions j ≤ i, not j ≥ i"
+        yield words, _softmax(S, ~before)
+        words = "masked scores are 0, whose exp is 1: set them to −∞"
         yield words, _softmax(np.where(seen, S, 0))
-        words = "weights are set to 0 after the softmax: hide the scores before it, so that the others sum to 1"
+        words = "weights are set to 0 after the softmax: mask the scores before it, so that the other weights sum to 1"
         yield words, _softmax(S) * seen
         if t > 1 or S.max() < 80:  # a larger one overflows alone
             with np.errstate(invalid="ignore"):
                 yield "position i does not see itself: it sees positions j ≤ i", _softmax(S, before)
-    yield "the softmax is along i: the weights of each position i over all j sum to 1", _softmax(S, seen, axis=-2)
+    yield "the softmax is along i: the weights of each position i over all j must sum to 1", _softmax(S, seen, axis=-2)
     single = masked.astype(np.float32)
     E = np.exp(single)
-    words = "exp overflows for large scores, or all of a row vanish: subtract the row's largest score first"
+    words = "exp overflows, or a whole row becomes 0: subtract the largest score of the row first"
     yield words, E / E.sum(**rows)
     E = np.exp(single - S.astype(np.float32).max(**rows))
-    words = "the largest score is taken over hidden positions too: take it over those that position i sees"
+    words = "the largest score may be a masked one: take the largest of those that position i sees"
     yield words, E / E.sum(**rows)
-    words = "the exponentials are not divided: divide them by the sum of their row"
+    words = "the exponentials are not divided: divide each by the sum of its row"
     yield words, np.exp(masked - masked.max(**rows))
 
 
@@ -257,10 +265,10 @@ def _mistaken_weights(Q: Array, K: Array, causal: int) -> Mistakes:
 def _mistakes_forward(place: tuple[int, ...], Q: Array, K: Array, V: Array, causal: int) -> Mistakes:
     O, P = _forward_truth(Q, K, V, causal)
     for words, wrong in _mistaken_weights(Q, K, causal):
-        yield words, (_of_weights(wrong, V), wrong)
-    yield "O is computed with Pᵀ: row i of O takes row i of P", (_of_weights(P.swapaxes(2, 3), V), P)
-    yield "O is P K: take the values V", (_of_weights(P, K), P)
-    yield "P holds the scores: it must hold their softmax", (O, np.where(_seen(len(P[0, 0]), causal), _scores(Q, K), 0))
+        yield words, (_weighted(wrong, V), wrong)
+    yield "O is computed with Pᵀ: row i of O takes row i of P", (_weighted(P.swapaxes(2, 3), V), P)
+    yield "O is P K: take the values V", (_weighted(P, K), P)
+    yield "P holds the scores: apply the softmax to them", (O, np.where(_seen(len(P[0, 0]), causal), _scores(Q, K), 0))
 
 
 OF_ROWS = "Q (batch, heads, t, d), K (batch, heads, t, d), V (batch, heads, t, d)"
@@ -274,8 +282,9 @@ attention_forward = Operation(
         **ATTENTION,
         error_scale=_forward_magnitude,
         tolerance=SUM_TOLERANCE,
-        values={"Q": _queries, "K": _keys},
+        values=HARD,
         mistakes=_mistakes_forward,
+        budgets=_tiled("Q K V", causal=0),
     ),
 )
 
@@ -291,7 +300,7 @@ def forward_loops(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Arr
                 seen = i + 1 if causal else t
                 top = -math.inf
                 for j in range(seen):
-                    score = 0.0
+                    score = f32(0)  # in 64 bits SIMD instructions would take half as many numbers
                     for k in range(d):
                         score += Q[s, h, i, k] * K[s, h, j, k]
                     P[s, h, i, j] = score / math.sqrt(d)
@@ -307,21 +316,21 @@ def forward_loops(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Arr
     return O, P
 
 
-def _hidden(like: Array, t: int) -> Array:
-    """Numbers to add to scores: −∞ above the diagonal, otherwise 0."""
+def _mask(like: Array, t: int) -> Array:
+    """Numbers to add to scores: −∞ for later positions, above the diagonal, otherwise 0."""
     return np.triu(np.full_like(like, -np.inf, shape=(t, t)), 1)
 
 
 def _largest_of_rows(S: Array) -> Array:
-    """With short rows NumPy is faster along the first axis, where it compares many rows at once."""
-    return S.transpose(3, 0, 1, 2).copy().max(axis=0)
+    """Short rows are faster along the first axis: there NumPy compares many rows at once."""
+    return S.max(axis=3) if S.shape[3] >= 64 else S.transpose(3, 0, 1, 2).copy().max(axis=0)
 
 
 @attention_forward.array_kernel
 def forward_array(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
     P = (Q * Q.shape[3] ** -0.5) @ K.swapaxes(2, 3)
     if causal:
-        P += _hidden(P, P.shape[3])
+        P += _mask(P, P.shape[3])
     P -= _largest_of_rows(P)[..., None]
     np.exp(P, out=P)
     P *= (1 / np.einsum("shij->shi", P))[..., None]
@@ -352,7 +361,7 @@ def _of_scores(D: Array, V: Array, P: Array, of_row: float = 1, axis: int = 3) -
 
 def _sent_back(dS: Array, D: Array, Q: Array, K: Array, P: Array) -> tuple[Array, Array, Array]:
     dS = dS / math.sqrt(Q.shape[3])
-    return _of_weights(dS, K), _of_weights(dS.swapaxes(2, 3), Q), _of_weights(P.swapaxes(2, 3), D)
+    return _weighted(dS, K), _weighted(dS.swapaxes(2, 3), Q), _weighted(P.swapaxes(2, 3), D)
 
 
 def _backward_truth(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Array, Array, Array]:
@@ -367,28 +376,26 @@ def _backward_magnitude(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tup
 def _mistakes_backward(place: tuple[int, ...], D: Array, Q: Array, K: Array, V: Array, P: Array) -> Mistakes:
     dS, root = _of_scores(D, V, P), math.sqrt(Q.shape[3])
     dQ, dK, dV = _sent_back(dS, D, Q, K, P)
-    words = "the row's sum is not subtracted: dS = P ⊙ (dP − Σ_j P dP)"
+    words = "the sum of the row is not subtracted: dS = P ⊙ (dP − Σ_j P dP)"
     yield words, _sent_back(_of_scores(D, V, P, 0), D, Q, K, P)
-    words = "the sum is over the columns: Σ_j P dP is that of each row"
+    words = "the sums are over the columns: Σ_j P dP is the sum of each row"
     yield words, _sent_back(_of_scores(D, V, P, axis=2), D, Q, K, P)
-    words = "the sum of the row is divided: Σ_j P dP is a mean already, since the row of P sums to 1"
+    words = "the sum of the row is divided by t: Σ_j P dP is a mean already, since each row of P sums to 1"
     yield words, _sent_back(_of_scores(D, V, P, 1 / P.shape[3]), D, Q, K, P)
     dP = np.einsum("shid,shjd->shij", D, V)
-    words = "the sum adds up dP alone: multiply by P, Σ_j P dP"
+    words = "the sum is over dP alone: multiply by P first, Σ_j P dP"
     yield words, _sent_back(P * (dP - dP.sum(axis=3, keepdims=True)), D, Q, K, P)
     words = "P is left out: multiply dP − Σ_j P dP by it"
     yield words, _sent_back(dP - (P * dP).sum(axis=3, keepdims=True), D, Q, K, P)
-    words = "the softmax is left out: dS is not dP"
+    words = "the softmax is left out: dS is P ⊙ (dP − Σ_j P dP), not dP"
     yield words, _sent_back(dP, D, Q, K, P)
-    yield "1/√d is left out of dQ and dK", (dQ * root, dK * root, dV)
-    yield "1/√d is left out of dQ", (dQ * root, dK, dV)
-    yield "1/√d is left out of dK", (dQ, dK * root, dV)
-    yield "dV is divided by √d: only the scores are", (dQ, dK, dV / root)
-    yield "dV is P D: transpose P", (dQ, dK, _of_weights(P, D))
-    yield "dK is dS Q: transpose dS", (dQ, _of_weights(dS, Q) / root, dV)
-    yield "dQ is dSᵀ K: dS is not transposed here", (_of_weights(dS.swapaxes(2, 3), K) / root, dK, dV)
+    yield "1/√d is left out: multiply both dQ and dK by it", (dQ * root, dK * root, dV)
+    yield "dV is divided by √d: divide dQ and dK only", (dQ, dK, dV / root)
+    yield "dV is P D: transpose P", (dQ, dK, _weighted(P, D))
+    yield "dK is dS Q: transpose dS", (dQ, _weighted(dS, Q) / root, dV)
+    yield "dQ is dSᵀ K: do not transpose dS here", (_weighted(dS.swapaxes(2, 3), K) / root, dK, dV)
     yield "dQ and dK are swapped", (dK, dQ, dV)
-    words = "these are divided by the batch: each sample has its own, of which no mean is taken"
+    words = "these are divided by the batch: each sample has its own gradients, so take no mean"
     yield words, tuple(each / len(D) for each in (dQ, dK, dV))
 
 
@@ -405,6 +412,7 @@ attention_backward = Operation(
         tolerance=SUM_TOLERANCE,
         values={"P": _weights},
         mistakes=_mistakes_backward,
+        budgets=_tiled("D Q K V"),
     ),
 )
 
@@ -420,13 +428,13 @@ def backward_loops(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Ar
             for i in range(t):
                 mean = 0.0
                 for j in range(t):
-                    dot = 0.0
+                    dot = f32(0)
                     for k in range(d):
                         dot += D[s, h, i, k] * V[s, h, j, k]
                     dP[j] = dot
                     mean += P[s, h, i, j] * dot
                 for j in range(t):
-                    dS = P[s, h, i, j] * (dP[j] - mean) / math.sqrt(d)
+                    dS = f32(P[s, h, i, j] * (dP[j] - mean) / math.sqrt(d))
                     for k in range(d):
                         dQ[s, h, i, k] += dS * K[s, h, j, k]
                         dK[s, h, j, k] += dS * Q[s, h, i, k]
@@ -443,7 +451,7 @@ def backward_array(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Ar
     return dS @ K, dS.swapaxes(2, 3) @ Q, P.swapaxes(2, 3) @ D
 
 
-# ---- fused: a softmax whose scores come one after the other carries two numbers, the largest so far and a sum
+# ---- fused: a softmax over scores that come one after the other carries two numbers, the largest so far and a sum
 
 
 def _mistakes_fused(place: tuple[int, ...], Q: Array, K: Array, V: Array, causal: int) -> Mistakes:
@@ -461,15 +469,16 @@ fused_attention = Operation(
         **ATTENTION,
         error_scale=lambda *arguments: _forward_magnitude(*arguments)[0],
         tolerance=SUM_TOLERANCE,
-        values={"Q": _queries, "K": _keys},
+        values=HARD,
         mistakes=_mistakes_fused,
+        budgets=_tiled("Q K V", writes=True, causal=0),
     ),
 )
 
 
 @fused_attention.loops_kernel
 def fused_loops(Q: Array, K: Array, V: Array, causal: int) -> Array:
-    """Online softmax: where a larger score comes, sum and O so far are scaled down to it."""
+    """Online softmax: when a larger score comes, the sums so far are scaled down."""
     batch, heads, t, d = Q.shape
     O = np.zeros_like(Q)
     for s in range(batch):
@@ -477,13 +486,13 @@ def fused_loops(Q: Array, K: Array, V: Array, causal: int) -> Array:
             for i in range(t):
                 top, total = -math.inf, 0.0
                 for j in range(i + 1 if causal else t):
-                    score = 0.0
+                    dot = f32(0)
                     for k in range(d):
-                        score += Q[s, h, i, k] * K[s, h, j, k]
-                    score /= math.sqrt(d)
-                    old, top = top, max(top, score)
-                    shrink, weight = math.exp(old - top), math.exp(score - top)
-                    total = total * shrink + weight
+                        dot += Q[s, h, i, k] * K[s, h, j, k]
+                    score, old = float(dot) / math.sqrt(d), top
+                    top = max(top, score)
+                    shrink, weight = f32(math.exp(old - top)), f32(math.exp(score - top))
+                    total = total * float(shrink) + float(weight)
                     for k in range(d):
                         O[s, h, i, k] = O[s, h, i, k] * shrink + weight * V[s, h, j, k]
                 for k in range(d):
@@ -496,7 +505,7 @@ TILE = 256  # queries and keys whose scores are in memory at once
 
 @fused_attention.array_kernel
 def fused_array(Q: Array, K: Array, V: Array, causal: int) -> Array:
-    """A tile of keys after the other, for a tile of queries: only the scores of these are in memory."""
+    """One tile of keys after another, for a tile of queries: only the scores of these are in memory."""
     t, d = Q.shape[2:]
     O = np.empty_like(Q)
     for first in range(0, t, TILE):
@@ -507,12 +516,12 @@ def fused_array(Q: Array, K: Array, V: Array, causal: int) -> Array:
             tile = slice(start, start + TILE)
             S = queries @ K[:, :, tile].swapaxes(2, 3)
             if causal and start == first:
-                S += _hidden(S, S.shape[3])
+                S += _mask(S, S.shape[3])
             new = np.maximum(top, _largest_of_rows(S)[..., None])
             shrink = np.exp(top - new)
             S -= new
             np.exp(S, out=S)
-            total = total * shrink + S.sum(axis=3, keepdims=True)
+            total = total * shrink + np.einsum("shij->shi", S)[..., None]
             sums = sums * shrink + S @ V[:, :, tile]
             top = new
         O[:, :, rows] = sums / total
@@ -529,9 +538,9 @@ for _operation in (attention_forward, fused_attention):
 attention_backward.cuda_kernel("naive", SOURCE, block=32, grid=("batch * heads",))
 
 ON_TILES = cuda_beside(__file__, name="tiles"), cuda_beside(__file__, name="attention_products")
-TILES = cuda_beside(__file__, "WARPS=4", name="attention_tiles", before=ON_TILES)
-FUSED = cuda_beside(__file__, "WARPS=2", name="fused_attention", before=ON_TILES)
+TILES = cuda_beside(__file__, name="attention_tiles", before=ON_TILES)
+FUSED = cuda_beside(__file__, name="fused_attention", before=ON_TILES)
 BY_QUERIES = ("batch * heads * ((t + 63) // 64)",)  # a block for 64 queries
 attention_forward.cuda_kernel("tiled", TILES, block=128, grid=BY_QUERIES, default=True)
 attention_backward.cuda_kernel("tiled", TILES, block=128, grid=("batch * heads",), default=True)
-fused_attention.cuda_kernel("tiled", FUSED, block=64, grid=BY_QUERIES, default=True)
+fused_attention.cuda_kernel("tiled", FUSED, block=128, grid=BY_QUERIES, default=True)

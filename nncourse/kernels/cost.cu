@@ -1,7 +1,7 @@
 // Costs and their gradients. A, Z, Y, G (batch, n), one row per sample; C is one number, zero before the launch.
 // Of sequences: Z, D (batch, t, kinds), Y (batch, t) of int.
-//   naive     gradients: a thread computes one element; token_delta: one place
-//   warp      token_delta: a warp computes one place
+//   naive     gradients: a thread computes one element; token_delta: one position
+//   warp      token_delta: a warp computes one position
 //   atomic    all threads add to the same number, one after the other: simple but slow
 //   tree      half of the threads of a block add the numbers of the other half, then a quarter, then an eighth
 //   shuffle   the threads of a warp read each other's registers, without shared memory or barriers
@@ -102,8 +102,8 @@ extern "C" __global__ void categorical_cross_entropy_tree(const float* Z, const 
     if (threadIdx.x == 0) *C = sum / batch;
 }
 
-// A place's share of its sample: 1 / the number of places that count. −1 marks those that do not.
-__device__ float share_of_places(const int* y, int t) {
+// A position's share of its sample: 1 / the number of positions that count. −1 marks those that do not.
+__device__ float share_of_positions(const int* y, int t) {
     int count = 0;
     for (int i = 0; i < t; i++) count += y[i] >= 0;
     return count > 0 ? 1.0f / count : 0.0f;
@@ -118,7 +118,7 @@ extern "C" __global__ void token_cross_entropy_tree(const float* Z, const int* Y
         float top = z[0], exponentials = 0.0f;
         for (int k = 1; k < kinds; k++) top = fmaxf(top, z[k]);
         for (int k = 0; k < kinds; k++) exponentials += expf(z[k] - top);
-        sum += (logf(exponentials) + (top - z[Y[row]])) * share_of_places(Y + row / t * t, t);
+        sum += (logf(exponentials) + (top - z[Y[row]])) * share_of_positions(Y + row / t * t, t);
     }
     sum = tree_sum(sum);
     if (threadIdx.x == 0) *C = sum / batch;
@@ -147,11 +147,11 @@ extern "C" __global__ void token_delta_naive(const float* Z, const int* Y, float
     float top = z[0], exponentials = 0.0f;
     for (int k = 1; k < kinds; k++) top = fmaxf(top, z[k]);
     for (int k = 0; k < kinds; k++) exponentials += expf(z[k] - top);
-    float share = Y[row] < 0 ? 0.0f : share_of_places(Y + row / t * t, t);
+    float share = Y[row] < 0 ? 0.0f : share_of_positions(Y + row / t * t, t);
     for (int k = 0; k < kinds; k++) d[k] = share * (expf(z[k] - top) / exponentials - (k == Y[row] ? 1.0f : 0.0f));
 }
 
-// The lanes of a warp take the kinds of a place in turn, and the places of its sample. All get the same results.
+// The lanes of a warp take the kinds of a position in turn, and the positions of its sample. All get the same results.
 extern "C" __global__ void token_delta_warp(const float* Z, const int* Y, float* D, int batch, int t, int kinds) {
     int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
     if (row >= batch * t) return;

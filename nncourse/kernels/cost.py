@@ -259,7 +259,7 @@ cross_entropy_delta = difference(
     equation="(4a)",
 )
 
-# ---- of sequences: the number of the right kind at each place, and −1 at places that do not count
+# ---- of sequences: the number of the right kind at each position, and −1 at positions that do not count
 
 
 def _next_tokens(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
@@ -273,13 +273,13 @@ def _next_tokens(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes)
 
 
 def _shares(Y: Array) -> Array:
-    """1 / the number of places of the sample that count, 0 where a place does not."""
+    """1 / the number of positions of the sample that count, 0 where a position does not."""
     counts = Y >= 0
     return counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
 
 
 def _of_kinds(Z: Array, Y: Array) -> Array:
-    """The z of the right kind; of the last one where a place does not count."""
+    """The z of the right kind; of the last one where a position does not count."""
     return np.take_along_axis(Z, Y[..., None], axis=2)[..., 0]
 
 
@@ -290,13 +290,16 @@ def _losses(Z: Array, Y: Array) -> Array:
 def _mistakes_of_tokens(place: tuple[int, ...], Z: Array, Y: Array) -> Mistakes:
     counts, losses = Y >= 0, _losses(Z, Y)
     every = (counts * losses).sum()
-    yield "this is the sum of all places that count: divide that of each sample by its number of them", every / len(Z)
+    yield (
+        "this is the sum of all positions that count: divide that of each sample by its number of them",
+        every / len(Z),
+    )
     if counts.any():
-        yield "this is the mean over all places: take that of each sample, then their mean", every / counts.sum()
-    words = "each sample is divided by t: divide it by the number of its places that count"
+        yield "this is the mean over all positions: take that of each sample, then their mean", every / counts.sum()
+    words = "each sample is divided by t: divide it by the number of its positions that count"
     yield words, every / Y.size
     yield "this is the sum over the batch: divide it by the batch", (_shares(Y) * losses).sum()
-    yield "places with −1 are taken for the last kind: leave them out", losses.mean()
+    yield "positions with −1 are taken for the last kind: leave them out", losses.mean()
 
 
 _token_sizes = sizes_named("batch t kinds")
@@ -320,7 +323,7 @@ OF_TOKENS: dict[str, Any] = {
 
 token_cross_entropy = Operation(
     "token_cross_entropy",
-    "C = mean over samples of the mean over places with Y ≥ 0, if there are any, of log Σ exp(z) − z[Y]",
+    "C = mean over samples of the mean over positions with Y ≥ 0, if there are any, of log Σ exp(z) − z[Y]",
     contract="Z (batch, t, kinds), Y (batch, t) int -> C ()",
     reference=lambda Z, Y: np.sum(_shares(Y) * _losses(Z, Y)) / len(Z),
     flops=lambda batch, t, kinds: 5 * batch * t * kinds,
@@ -380,21 +383,24 @@ def _mistakes_of_token_delta(place: tuple[int, ...], Z: Array, Y: Array) -> Mist
     D = shares * (A - right)
     yield "each delta is divided by the batch too: the gradients take that mean", D / len(Z)
     yield (
-        "the deltas are not divided: divide them by the number of places of the sample that count",
+        "the deltas are not divided: divide them by the number of positions of the sample that count",
         counts * (A - right),
     )
     yield (
-        "each delta is divided by t: divide it by the number of places of the sample that count",
+        "each delta is divided by t: divide it by the number of positions of the sample that count",
         counts * (A - right) / Y.shape[1],
     )
-    yield "places with −1 have deltas too: theirs are 0", (A - right) / np.maximum(1, counts.sum(axis=1, keepdims=True))
+    yield (
+        "positions with −1 have deltas too: theirs are 0",
+        (A - right) / np.maximum(1, counts.sum(axis=1, keepdims=True)),
+    )
     yield "this is the softmax: subtract 1 at the right kind, Y[s, i]", shares * A
     yield "the sign is wrong: the delta at the right kind is softmax − 1", -D
 
 
 token_delta = Operation(
     "token_delta",
-    "D = (softmax(Z) − 1 at the kind Y) / the number of places of the sample with Y ≥ 0; 0 where Y < 0",
+    "D = (softmax(Z) − 1 at the kind Y) / the number of positions of the sample with Y ≥ 0; 0 where Y < 0",
     equation="(4a)",
     contract="Z (batch, t, kinds), Y (batch, t) int -> D (batch, t, kinds)",
     reference=lambda Z, Y: _shares(Y)[..., None] * (_softmax(Z) - _one_hot_of(Z, Y)),

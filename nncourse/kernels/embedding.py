@@ -1,8 +1,8 @@
-"""Embedding: each token, the number of its kind, is replaced by a row of n numbers; its place adds another row.
+"""Embedding: each token, the number of its kind, is replaced by a row of n numbers; its position adds another row.
 
-tokens[s, i] is the kind at place i of sample s. E has a row for each kind, P one for each place. Looking up a row is
-what a product with a one-hot row would give. In the way back a row of E gets the deltas of all places where its kind
-occurs: a kind that occurs twice in a sample adds twice.
+tokens[s, i] is the kind at position i of sample s. E has a row for each kind, P one for each position. Looking up a row
+is what a product with a one-hot row would give. On the way back a row of E gets the deltas of all positions where its
+kind occurs: a kind that occurs twice in a sample adds twice.
 """
 
 from typing import Any
@@ -42,14 +42,14 @@ def _tokens(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> A
 
 def _mistakes(place: tuple[int, ...], tokens: Array, E: Array, P: Array) -> Mistakes:
     batch, t = tokens.shape
-    yield "P is left out: add row i of P at place i", E[tokens]
-    yield "every place gets row 0 of P: place i gets row i", E[tokens] + P[0]
+    yield "P is left out: add row i of P at position i", E[tokens]
+    yield "every position gets row 0 of P: position i gets row i", E[tokens] + P[0]
     yield "E is left out: add row tokens[s, i] of E", np.broadcast_to(P, (batch, *P.shape))
     yield "the rows of E are counted from 1: kind 0 has row 0", E[tokens - 1] + P
     yield "every sample gets the tokens of sample 0: take tokens[s, i]", E[tokens[:1]].repeat(batch, axis=0) + P
     if batch == t:
         yield "this is tokens[i, s]: the sample comes first", E[tokens.T] + P
-        yield "sample s gets row s of P: place i gets row i", E[tokens] + P[:, None]
+        yield "sample s gets row s of P: position i gets row i", E[tokens] + P[:, None]
 
 
 embedding = Operation(
@@ -105,7 +105,7 @@ def _mistakes_of_gradient(place: tuple[int, ...], tokens: Array, D: Array, kinds
 
 embedding_gradient = Operation(
     "embedding_gradient",
-    "dE[v] = mean over s of the sum of D[s, i] over all places i with tokens[s, i] = v",
+    "dE[v] = mean over s of the sum of D[s, i] over all positions i with tokens[s, i] = v",
     contract="tokens (batch, t) int, D (batch, t, n), kinds () int -> dE (kinds, n)",
     reference=lambda tokens, D, kinds: np.einsum("stv,stn->vn", _one_hot(tokens, kinds), D) / len(D),
     flops=lambda batch, t, n, kinds: batch * t * n,

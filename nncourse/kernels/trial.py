@@ -14,6 +14,7 @@ LIMIT_WORDS = {
     "reads": "at most {formula} reads of {of}",
     "sectors": "at most {formula} sectors of {of}, asked for by warps",
     "reads by a thread": "at most {formula} reads of {of} by one thread",
+    "writes": "at most {formula} writes to global memory",
     "shared reads": "at least {formula} reads of what another thread has put into shared memory",
     "shared reads by a thread": "at most {formula} reads by one thread of what others have put into shared memory",
     "all shared reads": "at most {formula} reads of what other threads have put into shared memory",

@@ -26,18 +26,17 @@ def generate(
     if network.cost != OF_TOKENS:
         raise CourseError(f"expected a network of tokens, with the cost {OF_TOKENS}; got {network.cost}")
     given, rng, (t,) = np.asarray(tokens, np.int32), np.random.default_rng(seed), network.input_shape
-    found = given.reshape(-1, given.shape[-1])
-    if not found.shape[1] or temperature < 0:
-        raise CourseError(
-            f"expected a token to begin with, and a temperature of at least 0; got {given} and {temperature}"
-        )
+    if given.ndim not in (1, 2) or not given.size or temperature < 0:
+        wanted = "tokens (batch, length), at least one to begin with, and a temperature of at least 0"
+        raise CourseError(f"expected {wanted}; got {given.shape} and {temperature}")
+    found = np.atleast_2d(given)
     for _ in range(count):
         seen = found[:, -t:]
-        X = np.zeros((len(seen), t), np.float32)  # no place looks at those after it
+        X = np.zeros((len(seen), t), np.float32)  # no position looks at those after it
         X[:, : seen.shape[1]] = seen
         p = devices.to_device(network.predict(X, backend)[:, seen.shape[1] - 1], "cpu").astype(np.float64)
         if temperature:
-            p = np.cumsum(p ** (1 / temperature), axis=1)
+            p = np.cumsum((p / p.max(axis=1, keepdims=True)) ** (1 / temperature), axis=1)
             new = (p < rng.random((len(p), 1)) * p[:, -1:]).sum(axis=1)
         else:
             new = p.argmax(axis=1)

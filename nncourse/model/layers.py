@@ -188,7 +188,7 @@ class WithWeights(WithoutStatistics):
 class Dense(WithWeights):
     """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32.
 
-    In a sequence, samples (t, n_in), it computes each place by itself: the batch then has t rows for each sample.
+    In a sequence, samples (t, n_in), it computes each position by itself: the batch then has t rows for each sample.
     """
 
     sizes = ("n_out",)
@@ -226,7 +226,9 @@ class Dense(WithWeights):
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """Gradients of W and b by equations (4d) and (4c), the deltas below by (4b)."""
         deltas, rows = rows_of(D), rows_of(A_below)
-        of_gradients = deltas if D.ndim == 2 else deltas * D.shape[1]  # (4c) and (4d) divide by the rows of all places
+        of_gradients = (
+            deltas if D.ndim == 2 else deltas * D.shape[1]
+        )  # (4c) and (4d) divide by the rows of all positions
         gradients = backend.weight_gradient(of_gradients, rows), backend.bias_gradient(of_gradients)
         if not below:
             return None, gradients
@@ -346,7 +348,7 @@ def delta_below(G: Array, S_below: Array | None, backend: Calls) -> Array:
 
 
 def rows_of(A: Array) -> Array:
-    """Samples (batch, n) as they are; sequences (batch, t, n) as batch · t rows, one for each place."""
+    """Samples (batch, n) as they are; sequences (batch, t, n) as batch · t rows, one for each position."""
     return A if A.ndim == 2 else A.reshape(-1, A.shape[-1])
 
 

@@ -35,9 +35,9 @@ def tokens_right(
 ) -> tuple[float, float]:
     """The share of the tokens that count, and of samples with all of them, that a network of sequences gets right.
 
-    At each place the network sees the right tokens before it. Greedy generation, which goes on with the network's own
-    tokens, gets a sample entirely right if and only if all of them are right here: up to its first mistake it sees the
-    same tokens. Every member of a group computes its own rows and gets the shares of all.
+    At each position the network sees the right tokens before it. Greedy generation, which goes on with the network's
+    own tokens, gets a sample entirely right if and only if all of them are right here: up to its first mistake it sees
+    the same tokens. Every member of a group computes its own rows and gets the shares of all.
     """
     own = shard(len(X), group.rank, group.size)
     counts = np.zeros(3)

@@ -86,7 +86,7 @@ class Network(LayerSequence):
         outputs = self.shapes[-1]
         if self.cost == OF_TOKENS and len(outputs) != 2:
             raise CourseError(
-                f"expected outputs (places, kinds) for the cost {OF_TOKENS}; the last layer gives {outputs}"
+                f"expected outputs (positions, kinds) for the cost {OF_TOKENS}; the last layer gives {outputs}"
             )
         if self.cost != OF_TOKENS and len(outputs) != 1:
             advice = f'; for sequences take cost="{OF_TOKENS}"' if len(outputs) == 2 else ""
@@ -107,7 +107,7 @@ class Network(LayerSequence):
 
     @property
     def target_shape(self) -> Shape:
-        """The shape of a sample's targets: a number for each output, or for each place of a sequence."""
+        """The shape of a sample's targets: a number for each output, or for each position of a sequence."""
         return self.shapes[-1][:1]
 
     @property
@@ -304,7 +304,7 @@ def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Arr
 def flops(network: Network) -> list[int]:
     """Each layer's approximate FLOPs for a sample, forward: 2 for each weight and output pixel, 1 for each output.
 
-    The places of a sequence count as pixels.
+    The positions of a sequence count as pixels.
     """
     costs = []
     for layer, shape in zip(network.layers, network.shapes[1:], strict=True):

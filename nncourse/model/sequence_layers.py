@@ -1,7 +1,7 @@
-"""Layers for sequences, (batch, t, n): rows for tokens, and attention, by which places look at each other.
+"""Layers for sequences, (batch, t, n): rows for tokens, and attention, by which positions look at each other.
 
 Samples of tokens are numbers (batch, t), the kind of each, as float32 like all samples. A dense layer, a layer
-normalisation and a residual block take sequences too: each place is a row.
+normalisation and a residual block take sequences too: each position is a row.
 """
 
 import re
@@ -40,9 +40,9 @@ def _of_embed(found: re.Match[str]) -> tuple[float, ...]:
     spelling=lambda n, ordered: f"embed{n}" + "unordered" * (not ordered),
 )
 class Embedding(WithoutStatistics):
-    """A row of E (kinds, n) for each token, plus a row of P (t, n) for its place unless it is unordered.
+    """A row of E (kinds, n) for each token, plus a row of P (t, n) for its position unless it is unordered.
 
-    Without P, a place does not show in what a layer above computes from it, nor in what attention adds up.
+    Without P, a position does not show in what a layer above computes from it, nor in what attention adds up.
     """
 
     activation = ""
@@ -115,10 +115,10 @@ class Embedding(WithoutStatistics):
     below=lambda shape: {"n": shape[-1]},
 )
 class SelfAttention(WithoutStatistics):
-    """Each place adds up what it finds at others: queries, keys and values are dense layers of the same rows.
+    """Each position adds up what it finds at others: queries, keys and values are dense layers of the same rows.
 
     W (3n, n) and b (3n,) compute them, W_o (n, n) and b_o (n,) the result from what the heads found, n / heads numbers
-    each. If `causal`, a place sees itself and those before it only.
+    each. If `causal`, a position sees itself and those before it only.
     """
 
     activation = ""
@@ -144,7 +144,7 @@ class SelfAttention(WithoutStatistics):
     def shape_after(self, shape: Shape) -> Shape:
         n = self.parameters[2].shape[1]
         if len(shape) != 2 or shape[1] != n:
-            raise CourseError(f"expected sequences, (places, {n}), such as after {SEQUENCE}; got {shape}")
+            raise CourseError(f"expected sequences, (positions, {n}), such as after {SEQUENCE}; got {shape}")
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
@@ -161,7 +161,7 @@ class SelfAttention(WithoutStatistics):
     def backward(
         self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
-        """The deltas are multiplied by t on the way through, as (4c) and (4d) divide by the rows of all places."""
+        """The deltas are multiplied by t on the way through, as (4c) and (4d) divide by the rows of all positions."""
         W, _, W_o, _ = self.parameters
         (H, P, found), rows, t = here.kept, rows_of(A_below), D.shape[1]
         D_o = rows_of(D) * t
@@ -195,7 +195,7 @@ class SelfAttention(WithoutStatistics):
 
 
 def block_layers(n: int, heads: int, hidden: int) -> list[dict[str, Any]]:
-    """Two residual blocks for sequences (t, n), as descriptions: attention, then two dense layers at each place.
+    """Two residual blocks for sequences (t, n), as descriptions: attention, then two dense layers at each position.
 
     Each begins with a layer normalisation, so that the shortcuts carry the sum of all that the blocks add.
     """

@@ -14,11 +14,11 @@ tokens of 10 kinds. The others are layers:
     layernorm       layer normalisation, over the last axis: the numbers of a row
     resnet34        all layers of a ResNet-34 except the last, dense one; or resnet18
     dropout0.5      drops half of the numbers in training
-    embed64         a row of 64 numbers for each token, by its kind and its place; embed64unordered by its kind alone
-    attention4      causal self-attention with 4 heads: each place of a sequence looks at itself and those before it
+    embed64         a row of 64 numbers for each token, by its kind and its position; embed64unordered by its kind alone
+    attention4      causal self-attention with 4 heads: each position of a sequence looks at itself and those before it
     block4x256      a block of a transformer: attention4, then dense layers of 256 neurons (gelu) and back, each after a
                     layer normalisation and with a shortcut
-    128             a dense layer of 128 neurons; images are flattened before it, places of a sequence are its rows
+    128             a dense layer of 128 neurons; images are flattened before it, positions of a sequence are its rows
 """
 
 import re
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from nncourse.errors import CourseError, nearest
 from nncourse.model.image_layers import Convolution, Flatten
 from nncourse.model.layers import Layer
-from nncourse.model.registry import IMAGE, SEQUENCE, Form, N, Registered, Shape, Tokens, rebuilt, registered
+from nncourse.model.registry import IMAGE, SEQUENCE, TOKENS, Form, N, Registered, Shape, Tokens, rebuilt, registered
 from nncourse.model.residual import BLOCKS, Residual, resnet_layers
 from nncourse.model.sequence_layers import Embedding, block_layers
 
@@ -75,6 +75,7 @@ BLOCK = Form(
 )
 RESNET = Form("resnet", rf"resnet({'|'.join(DEPTHS)})", f"resnet and its depth, {' or '.join(DEPTHS)}", after=IMAGE)
 NAMELESS = Form("", "", "")
+AFTER_WORDS = {IMAGE: "images", TOKENS: "tokens", SEQUENCE: "sequences"}
 SAMPLES = "image", "tokens", "dense"  # the first word
 
 
@@ -136,9 +137,8 @@ def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
             if isinstance(shape, Tokens) and meaning.layer is not Embedding:
                 raise CourseError(f"expected embed between tokens and other layers: {words[0]},embed64,{word}")
             if form.after and len(shape) == 1 and not isinstance(shape, Tokens):
-                raise CourseError(
-                    f"expected other samples before it, such as {form.after},{word}; got rows of {shape[0]} numbers"
-                )
+                wanted = f"{AFTER_WORDS[form.after]} before it, such as {form.after},{word}"
+                raise CourseError(f"expected {wanted}; got rows of {shape[0]} numbers")
             own = form.bare if is_bare else {"activation": next(names)} if meaning.says("takes_activation") else None
             for about in _described(form, meaning, shape, word.numbers):
                 layers.append(rebuilt(about | (own or {})))

@@ -157,6 +157,7 @@ def activation(jax: Any, name: str) -> Callable[[Tensor], Tensor]:
     known = {
         "identity": lambda z: z, "sigmoid": nn.sigmoid, "tanh": jax.numpy.tanh, "relu": nn.relu,
         "softplus": nn.softplus, "leaky_relu": nn.leaky_relu, "softmax": nn.softmax,
+        "gelu": nn.gelu,
     }  # fmt: skip
     if name not in known:
         raise ValueError(f"no counterpart of the activation {name}")

@@ -202,6 +202,7 @@ def activation(torch: Any, name: str) -> Module:
     known = {
         "identity": nn.Identity, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU, "softplus": nn.Softplus,
         "leaky_relu": nn.LeakyReLU, "softmax": lambda: nn.Softmax(dim=1),
+        "gelu": lambda: nn.GELU(approximate="tanh"),
     }  # fmt: skip
     if name not in known:
         raise ValueError(f"no counterpart of the activation {name}")

@@ -32,7 +32,7 @@ from nnclassroom.widgets.playground.still import still
 from nnclassroom.widgets.widget import SAVED, display_widget, packed, text_of
 from nncourse import device as devices
 from nncourse.calls import ACTIVATIONS
-from nncourse.model.network import COSTS
+from nncourse.model.network import COSTS, OF_TOKENS
 
 __all__ = ["Playground", "Settings", "end_all", "playground", "still", "taste", "taste_still"]
 
@@ -189,6 +189,7 @@ def controls(now: Settings) -> list[dict[str, Any]]:
     """A control for each setting except the shape of the network."""
     backends = ("numpy", "numba", "cupy", "cuda") if devices.gpu_available() else ("numpy", "numba")
     names = [name for name, unit in ACTIVATIONS.items() if unit == "number"]
+    costs = [name for name in COSTS if name != OF_TOKENS]
     own = "Take your own kept kernels where there are any"
     return [
         menu("data", "data", "Points to tell apart", DATA_WORDS.items()),
@@ -198,7 +199,7 @@ def controls(now: Settings) -> list[dict[str, Any]]:
         stepped("learning_rate", "learning rate", "How far a step moves; acts at once", now.learning_rate, RATES),
         stepped("l2", "L2 regularisation", "Pulls weights towards 0; acts at once", now.l2, L2),
         menu("activation", "activation", "Of the hidden layers", _same(names)),
-        menu("cost", "cost", "What training makes small", [(name, COST_WORDS.get(name, name)) for name in COSTS]),
+        menu("cost", "cost", "What training makes small", [(name, COST_WORDS.get(name, name)) for name in costs]),
         menu("backend", "backend", "Which kernels compute", _same(backends)),
         menu("speed", "speed", "Epochs a second; acts at once", SPEEDS),
         stepped("seed", "seed", "Another seed, other weights and points", now.seed, range(100)),
