@@ -117,9 +117,9 @@ CLAIMS = [
     Claim("attention-spec", "With 64 numbers and 4 heads each lookup", why="derived: 64 / 4"),
     Claim("memory-words", "bytes = 4,608 bytes", why="derived: 8 · 144 · 4, and 8 · 16,777,216 · 4"),
     Claim("memory-words", "takes four times the memory", why="derived: t² numbers"),
-    Claim("block-words", "a row of 32 numbers for each kind", why="definition: of the list of layers"),
+    Claim("network-words", "a row of 32 numbers for each kind", why="definition: of the list of layers"),
     Claim(
-        "block-words", "a block with 4 heads and a dense half of 128 neurons", why="definition: of the list of layers"
+        "network-words", "a block with 4 heads and a dense half of 128 neurons", why="definition: of the list of layers"
     ),
     Claim("train-words", "There are 6,000 sums to learn from, of 10,000", why="derived: 100 · 100 pairs of two digits"),
     Claim("train-answer", "12,800 sums to learn from, of a million", why="derived: 1,000 · 1,000 pairs"),
