@@ -30,7 +30,7 @@ def plot_lookup(q: np.ndarray, K: np.ndarray, V: np.ndarray) -> WordedFigure:
         bars.annotate(f"{weight:.2f}", (weight, number), (5, 0), textcoords="offset points", va="center")
     draw_arrow(plane, (0, 0), tuple(q), ORANGE, linestyle="--", linewidth=1.5)
     plane.text(*(1.1 * q), "query", ha="center", va="center", color=ORANGE)
-    (left, low), (right, high) = np.min([*K, 0 * q], axis=0) - 0.5, np.max([*K, q], axis=0) + 0.5
+    (left, low), (right, high) = np.min([*K, 0 * q], axis=0) - 0.8, np.max([*K, q], axis=0) + 0.8
     plane.set(xlim=(left, right), ylim=(low, high), aspect="equal", xlabel="first number", ylabel="second number")
     labels = [f"key {number}, value {v:g}" for number, v in enumerate(V[:, 0])]
     bars.barh(labels, weights, color=BLUE, height=0.5)
