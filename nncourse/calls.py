@@ -438,7 +438,7 @@ class Calls:
         raise NotImplementedError
 
     def merge_heads(self, H: Array) -> Array:
-        """A[s, i, p, h] = H[p, s, h, i]: what split_heads took apart is joined.
+        """A[s, i, p, h] = H[p, s, h, i]: the inverse of split_heads.
 
         H (parts, batch, heads, t, d) -> A (batch, t, parts, heads, d)
         """
