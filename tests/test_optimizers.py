@@ -134,14 +134,14 @@ def test_schedules(text, rates):
     ["", "linear", "Constant", "constant,2", "constant,", "step", "step,2", "step,2,0.5,1", "step,0,0.5", "step,-1,0.5"]
     + ["step,1.5,0.5", "step,x,0.5", "step,2,0", "step,2,1.1", "step,2,-0.5", "step,2,nan", "step,2,x", "exponential"]
     + ["exponential,0", "exponential,2", "exponential,inf", "exponential,", "cosine", "cosine,0", "cosine,2.5"]
-    + ["cosine,4,0.5", "cosine,4,0", "cosine,4,2,1", "cosine 4", "warmup", "warmup,0", "warm-up,3"],
+    + ["cosine,4,0.5", "cosine,4,0", "cosine,4,5", "cosine,4,2,1", "cosine 4", "warmup", "warmup,0", "warm-up,3"],
 )
 def test_schedules_that_are_refused(text):
     assert repr(text) in refused(make_schedule, text, 0.8)
 
 
 def test_a_warm_up_longer_than_its_schedule_is_refused():
-    assert "at most the 4 epochs of the schedule; got 5" in refused(make_schedule, "cosine,4,5", 0.8)
+    assert "at most the 4 epochs of the schedule; got 5" in refused(cosine_decay, 0.8, 4, warm=5)
 
 
 def test_a_schedule_with_a_warm_up_is_that_of_the_exercise():
