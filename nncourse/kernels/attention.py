@@ -322,7 +322,7 @@ def _largest_of_rows(S: Array) -> Array:
 
 @attention_forward.array_kernel
 def forward_array(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
-    P = (Q * f32(1 / math.sqrt(Q.shape[3]))) @ K.swapaxes(2, 3)
+    P = (Q * (1 / math.sqrt(Q.shape[3]))) @ K.swapaxes(2, 3)
     if causal:
         P += _mask(P, P.shape[3])
     P -= _largest_of_rows(P)[..., None]
@@ -416,7 +416,7 @@ def backward_loops(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Ar
     """A row of dP at a time. With dS from it, the row's share is added to one row of dQ and to all of dK and dV."""
     batch, heads, t, d = Q.shape
     dQ, dK, dV = np.zeros_like(Q), np.zeros_like(Q), np.zeros_like(Q)
-    dP = np.empty(t, Q.dtype)
+    dP, dS = np.empty(t, Q.dtype), np.empty(t, Q.dtype)
     for s in range(batch):
         for h in range(heads):
             for i in range(t):
@@ -428,10 +428,10 @@ def backward_loops(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Ar
                     dP[j] = dot
                     mean += P[s, h, i, j] * dot
                 for j in range(t):
-                    dS = f32(P[s, h, i, j] * (dP[j] - mean) / math.sqrt(d))
+                    dS[j] = P[s, h, i, j] * (dP[j] - mean) / math.sqrt(d)
                     for k in range(d):
-                        dQ[s, h, i, k] += dS * K[s, h, j, k]
-                        dK[s, h, j, k] += dS * Q[s, h, i, k]
+                        dQ[s, h, i, k] += dS[j] * K[s, h, j, k]
+                        dK[s, h, j, k] += dS[j] * Q[s, h, i, k]
                         dV[s, h, j, k] += P[s, h, i, j] * D[s, h, i, k]
     return dQ, dK, dV
 
@@ -441,7 +441,7 @@ def backward_array(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Ar
     dS = D @ V.swapaxes(2, 3)
     dS -= np.einsum("shij,shij->shi", P, dS)[..., None]
     dS *= P
-    dS *= f32(1 / math.sqrt(Q.shape[3]))
+    dS *= 1 / math.sqrt(Q.shape[3])
     return dS @ K, dS.swapaxes(2, 3) @ Q, P.swapaxes(2, 3) @ D
 
 
@@ -504,7 +504,7 @@ def fused_array(Q: Array, K: Array, V: Array, causal: int) -> Array:
     O = np.empty_like(Q)
     for first in range(0, t, TILE):
         rows = slice(first, first + TILE)
-        queries = Q[:, :, rows] * f32(1 / math.sqrt(d))
+        queries = Q[:, :, rows] * (1 / math.sqrt(d))
         top, total, sums = -np.inf, 0.0, 0.0
         for start in range(0, first + 1 if causal else t, TILE):
             tile = slice(start, start + TILE)
@@ -536,5 +536,6 @@ TILES = cuda_beside(__file__, name="attention_tiles", before=ON_TILES)
 FUSED = cuda_beside(__file__, name="fused_attention", before=ON_TILES)
 BY_QUERIES = ("batch * heads * ((t + 63) // 64)",)  # a block for 64 queries
 attention_forward.cuda_kernel("tiled", TILES, block=128, grid=BY_QUERIES, default=True)
+# A block for each head: with few heads most of a GPU is idle.
 attention_backward.cuda_kernel("tiled", TILES, block=128, grid=("batch * heads",), default=True)
 fused_attention.cuda_kernel("tiled", FUSED, block=128, grid=BY_QUERIES, default=True)

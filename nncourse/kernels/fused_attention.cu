@@ -29,8 +29,7 @@ __device__ void fused_rows(Row* a, Row* b, const float* Q, const float* K, const
     }
 }
 
-// Three blocks fit on a multiprocessor at once.
-extern "C" __global__ __launch_bounds__ (THREADS, 3) void fused_attention_tiled(
+extern "C" __global__ __launch_bounds__ (THREADS) void fused_attention_tiled(
     const float* Q, const float* K, const float* V, float* O, int batch, int heads, int t, int d, int causal) {
     alignas(16) __shared__ Row a[SIDE], b[SIDE];
     int head = head_of_block(batch * heads), i0 = query_of_block(batch * heads, t);
