@@ -15,7 +15,7 @@ import numpy as np
 
 from nncourse.device import Array
 from nncourse.kernels.contract import Sizes
-from nncourse.kernels.operation import Operation
+from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Mistakes, Trial, sizes_named
 
 SUM_TOLERANCE = 32.0
@@ -512,3 +512,21 @@ def fused_array(Q: Array, K: Array, V: Array, causal: int) -> Array:
             top = new
         O[:, :, rows] = sums / total
     return O
+
+
+# ---- CUDA C
+
+SOURCE = cuda_beside(__file__)
+for _operation in (split_heads, merge_heads):
+    _operation.cuda_kernel("naive", SOURCE)
+for _operation in (attention_forward, fused_attention):
+    _operation.cuda_kernel("naive", SOURCE, block=128, over=("batch", "heads", "t"))
+attention_backward.cuda_kernel("naive", SOURCE, block=32, grid=("batch * heads",))
+
+ON_TILES = cuda_beside(__file__, name="tiles"), cuda_beside(__file__, name="attention_products")
+TILES = cuda_beside(__file__, "WARPS=4", name="attention_tiles", before=ON_TILES)
+FUSED = cuda_beside(__file__, "WARPS=2", name="fused_attention", before=ON_TILES)
+BY_QUERIES = ("batch * heads * ((t + 63) // 64)",)  # a block for 64 queries
+attention_forward.cuda_kernel("tiled", TILES, block=128, grid=BY_QUERIES, default=True)
+attention_backward.cuda_kernel("tiled", TILES, block=128, grid=("batch * heads",), default=True)
+fused_attention.cuda_kernel("tiled", FUSED, block=64, grid=BY_QUERIES, default=True)
