@@ -1,0 +1,293 @@
+"""Transformers and attention beside PyTorch: python -m benchmarks.attention, on a machine with an NVIDIA GPU.
+
+Training: three transformers (causal, layer normalisation before each part, GELU in the form with tanh), Adam, float32
+without TF32, random tokens that are already on the GPU. All begin with the same weights. Before they are timed, their
+costs after CHECKED steps on one batch are compared. PyTorch runs eagerly, and as one recorded CUDA graph that repeats a
+batch; the course trains by the plan that it chooses, and by recorded steps with readable kernels in place of the
+default ones.
+
+Attention alone, forward: one sample of 8 heads of width 64; fused_attention, the same with stored scores by cuBLAS, and
+PyTorch's scaled_dot_product_attention.
+
+Contenders take turns; a time is the median of the rounds.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import machines
+from benchmarks.saved import RESULTS, refuse_out, save
+from nncourse import device as devices
+from nncourse.backend import choose
+from nncourse.model.layers import StepPosition
+from nncourse.model.network import Network, make_network
+from nncourse.model.optimizers import Adam
+from nncourse.model.plans import chosen
+from nncourse.model.task import Task
+from nncourse.model.training import evaluate
+
+RATE, CHECKED, TOLERANCE = 0.001, 5, 2e-3  # the tolerance is relative to the fall of the cost
+OURS, READABLE, EAGER, GRAPH = "nncourse", "nncourse, readable kernels", "PyTorch eager", "PyTorch graph"
+READABLE_KERNELS = dict.fromkeys(("dense_forward", "hidden_delta", "weight_gradient"), "tiled")
+FUSED, STORED, SDPA = "fused_attention", "scores stored, cuBLAS", "PyTorch SDPA"
+HEADS, WIDTH, LENGTHS = 8, 64, (1024, 4096, 16384)
+
+
+class Case(NamedTuple):
+    """A transformer, its batch, and how many steps are timed at a time."""
+
+    width: int
+    blocks: int
+    heads: int
+    length: int
+    batch: int
+    kinds: int
+    steps: int
+
+    @property
+    def words(self) -> str:
+        blocks = ",".join([f"block{self.heads}x{4 * self.width}"] * self.blocks)
+        return f"tokens{self.length}x{self.kinds},embed{self.width},{blocks},layernorm,{self.kinds}"
+
+
+CASES = Case(64, 2, 4, 16, 64, 14, 200), Case(128, 4, 4, 64, 32, 65, 100), Case(384, 6, 6, 256, 64, 65, 10)
+Steps = Callable[[int], None]  # makes so many steps
+
+
+def tokens(case: Case, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Samples and targets of so many batches: a token is followed by the next kind, or by any."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, case.kinds, (steps * case.batch, case.length + 1))
+    follows = rng.random(X.shape) < 0.7
+    for place in range(1, case.length + 1):
+        X[:, place] = np.where(follows[:, place], (X[:, place - 1] + 1) % case.kinds, X[:, place])
+    return X[:, :-1].astype(np.float32), X[:, 1:].astype(np.float32)
+
+
+def network_of(case: Case) -> Network:
+    return make_network(case.words, activation="gelu", cost="token_cross_entropy")
+
+
+def ours(
+    case: Case, network: Network, kernels: dict[str, str], plan: str | None
+) -> tuple[Steps, Callable[[], float], str]:
+    """Steps on the GPU, the cost of the first batch, and the name of the plan."""
+    backend = choose("cuda", **kernels)
+    there, (X, Y) = network.on(backend), map(backend.to_device, tokens(case, case.steps))
+    task = Task(there, Adam(), backend, X, Y, case.batch, RATE)
+    found = chosen(task, plan)
+    order = backend.to_device(np.arange(len(X)))
+    first = slice(case.batch)
+
+    def steps(count: int) -> None:
+        found.epoch(order[: count * case.batch], RATE, StepPosition())
+
+    return steps, lambda: evaluate(there, X[first], Y[first], backend), found.name
+
+
+def pytorch(case: Case, network: Network, recorded: bool) -> tuple[Steps, Callable[[], float], str]:
+    """The same on PyTorch with the same weights: eagerly, batch after batch, or a graph of a step on one batch."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    model = module_of(case, network).cuda()
+    X, Y = (torch.from_numpy(array).long().cuda() for array in tokens(case, case.steps))
+    adam = torch.optim.Adam(model.parameters(), RATE, capturable=True)
+
+    def cost(first: int = 0) -> Any:
+        rows = slice(first, first + case.batch)
+        return torch.nn.functional.cross_entropy(model(X[rows]).flatten(0, 1), Y[rows].flatten())
+
+    def step(number: int = 0) -> None:
+        adam.zero_grad(set_to_none=True)
+        cost(number * case.batch).backward()
+        adam.step()
+
+    def eager(count: int) -> None:
+        for number in range(count):
+            step(number)
+
+    if not recorded:
+        return eager, lambda: float(cost().detach()), "eager"
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    model.load_state_dict(before)
+    for state in adam.state.values():
+        for value in state.values():
+            value.zero_()
+
+    def replay(count: int) -> None:
+        for _ in range(count):
+            graph.replay()
+
+    return replay, lambda: float(cost().detach()), "graph"
+
+
+def module_of(case: Case, network: Network) -> Any:
+    """The network as a module of PyTorch, with its weights."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            n = case.width
+            self.norm, self.qkv, self.out = nn.LayerNorm(n), nn.Linear(n, 3 * n), nn.Linear(n, n)
+            self.norm2, self.up, self.down = nn.LayerNorm(n), nn.Linear(n, 4 * n), nn.Linear(4 * n, n)
+
+        def forward(self, x: Any) -> Any:
+            batch, t, n = x.shape
+            parts = self.qkv(self.norm(x)).view(batch, t, 3, case.heads, n // case.heads)
+            q, k, v = parts.permute(2, 0, 3, 1, 4)
+            found = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(found.transpose(1, 2).reshape(batch, t, n))
+            return x + self.down(nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+    class Transformer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.E = nn.Embedding(case.kinds, case.width)
+            self.P = nn.Parameter(torch.zeros(case.length, case.width))
+            self.blocks = nn.ModuleList([Block() for _ in range(case.blocks)])
+            self.norm, self.head = nn.LayerNorm(case.width), nn.Linear(case.width, case.kinds)
+
+        def forward(self, x: Any) -> Any:
+            x = self.E(x) + self.P
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x))
+
+    model = Transformer()
+    with torch.no_grad():
+        parameters = [
+            model.E.weight,
+            model.P,
+            *model.blocks.parameters(),
+            *model.norm.parameters(),
+            *model.head.parameters(),
+        ]
+        for there, values in zip(parameters, network.parameters, strict=True):
+            there.copy_(torch.from_numpy(np.array(values)))
+    return model
+
+
+def trained(case: Case, rounds: int) -> dict[str, Any]:
+    """Microseconds a step of each contender, and the costs after CHECKED steps on the first batch."""
+    network = network_of(case)
+    makers = {
+        OURS: lambda: ours(case, network, {}, None),
+        READABLE: lambda: ours(case, network, READABLE_KERNELS, "recorded"),
+        EAGER: lambda: pytorch(case, network, recorded=False),
+        GRAPH: lambda: pytorch(case, network, recorded=True),
+    }
+    made, costs, plans = {}, {}, {}
+    for name, make in makers.items():
+        steps, cost, plans[name] = make()
+        begin = cost()
+        for _ in range(CHECKED):
+            steps(1)
+        costs[name] = [begin, cost()]
+        made[name] = steps
+    fall = costs[EAGER][0] - costs[EAGER][1]
+    for name, (_, end) in costs.items():
+        if not abs(end - costs[EAGER][1]) <= TOLERANCE * abs(fall):
+            print(f"{case.words}: {name} has the cost {end:.6f}, PyTorch eager {costs[EAGER][1]:.6f}", file=sys.stderr)
+    times = in_turn({name: lambda steps=steps: steps(case.steps) for name, steps in made.items()}, rounds)
+    return {
+        "words": case.words,
+        "batch": case.batch,
+        "parameters": network.flat_parameters.size,
+        "plans": plans,
+        "costs": costs,
+        "microseconds": {name: 1e6 * each / case.steps for name, each in times.items()},
+    }
+
+
+def alone(length: int, causal: bool, rounds: int) -> dict[str, Any]:
+    """Milliseconds of one forward pass of attention by each contender, and the largest error beside PyTorch's."""
+    import cupy
+    import torch
+
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal((1, HEADS, length, WIDTH), dtype=np.float32) for _ in range(3)]
+    there, torches = [cupy.asarray(each) for each in given], [torch.from_numpy(each).cuda() for each in given]
+    fused = choose("cuda").fused_attention
+
+    def stored() -> Any:
+        Q, K, V = there
+        S = Q @ K.swapaxes(2, 3)
+        S /= np.float32(WIDTH**0.5)
+        if causal:
+            S += mask
+        S -= S.max(axis=3, keepdims=True)
+        cupy.exp(S, out=S)
+        S /= S.sum(axis=3, keepdims=True)
+        return S @ V
+
+    mask = cupy.triu(cupy.full((length, length), -np.inf, np.float32), 1) if causal else None
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    calls = {
+        FUSED: lambda: fused(*there, int(causal)),
+        STORED: stored,
+        SDPA: lambda: sdpa(*torches, is_causal=causal),
+    }
+    right = cupy.asarray(calls[SDPA]())
+    errors = {name: float(abs(cupy.asarray(call()) - right).max()) for name, call in calls.items()}
+    times = in_turn(calls, rounds)
+    milliseconds = {name: 1e3 * each for name, each in times.items()}
+    return {"length": length, "causal": causal, "errors": errors, "milliseconds": milliseconds}
+
+
+def in_turn(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """The median seconds of each call; all take turns. Each is called once before."""
+    import cupy
+
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(rounds + 1):
+        for name, call in calls.items():
+            cupy.cuda.runtime.deviceSynchronize()
+            start = time.perf_counter()
+            call()
+            cupy.cuda.runtime.deviceSynchronize()
+            if number:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results (default results/)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each is timed (default 5)")
+    options = parser.parse_args(arguments)
+    path = options.out / "attention.json"
+    refuse_out(parser, path)
+    if not devices.gpu_available():
+        parser.error(devices.why_no_gpu())
+    result: dict[str, Any] = machines.about("gpu") | {"training": [], "attention": []}
+    for length in LENGTHS:
+        for causal in (True, False):
+            result["attention"].append(alone(length, causal, options.rounds))
+            print(result["attention"][-1], flush=True)
+    for case in CASES:
+        result["training"].append(trained(case, options.rounds))
+        print(result["training"][-1], flush=True)
+    save(result, path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
