@@ -1,10 +1,9 @@
 """Transformers and attention beside PyTorch: python -m benchmarks.attention, on a machine with an NVIDIA GPU.
 
 Training: three transformers (causal, layer normalisation before each part, GELU in the form with tanh), Adam, float32
-without TF32, random tokens that are already on the GPU. All begin with the same weights. Before they are timed, their
-costs after CHECKED steps on one batch are compared. PyTorch runs eagerly, and as one recorded CUDA graph that repeats a
-batch; the course trains by the plan that it chooses, and by recorded steps with readable kernels in place of the
-default ones.
+without TF32, steps on one batch of random tokens that is already on the GPU. All begin with the same weights. Before
+they are timed, their costs after CHECKED steps are compared. PyTorch runs eagerly, and as a recorded CUDA graph; the
+course trains by the plan that it chooses, and by recorded steps with readable kernels in place of the default ones.
 
 Attention alone, forward: one sample of 8 heads of width 64; fused_attention, the same with stored scores by cuBLAS, and
 PyTorch's scaled_dot_product_attention.
@@ -58,13 +57,13 @@ class Case(NamedTuple):
 
 
 CASES = Case(64, 2, 4, 16, 64, 14, 200), Case(128, 4, 4, 64, 32, 65, 100), Case(384, 6, 6, 256, 64, 65, 10)
-Steps = Callable[[int], None]  # makes so many steps
+Steps = Callable[[], None]  # makes all steps of a case
 
 
-def tokens(case: Case, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Samples and targets of so many batches: a token is followed by the next kind, or by any."""
+def tokens(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Samples and targets of a batch: a token is followed by the next kind, or by any."""
     rng = np.random.default_rng(0)
-    X = rng.integers(0, case.kinds, (steps * case.batch, case.length + 1))
+    X = rng.integers(0, case.kinds, (case.batch, case.length + 1))
     follows = rng.random(X.shape) < 0.7
     for place in range(1, case.length + 1):
         X[:, place] = np.where(follows[:, place], (X[:, place - 1] + 1) % case.kinds, X[:, place])
@@ -78,41 +77,39 @@ def network_of(case: Case) -> Network:
 def ours(
     case: Case, network: Network, kernels: dict[str, str], plan: str | None
 ) -> tuple[Steps, Callable[[], float], str]:
-    """Steps on the GPU, the cost of the first batch, and the name of the plan."""
+    """An epoch of case.steps steps on the GPU, the cost of the batch, and the name of the plan."""
     backend = choose("cuda", **kernels)
-    there, (X, Y) = network.on(backend), map(backend.to_device, tokens(case, case.steps))
-    task = Task(there, Adam(), backend, X, Y, case.batch, RATE)
-    found = chosen(task, plan)
-    order = backend.to_device(np.arange(len(X)))
-    first = slice(case.batch)
+    there = network.on(backend)
+    X, Y = (backend.to_device(np.tile(array, (case.steps, 1))) for array in tokens(case))
+    found = chosen(Task(there, Adam(), backend, X, Y, case.batch, RATE), plan)
+    order, first = backend.to_device(np.arange(len(X))), slice(case.batch)
 
-    def steps(count: int) -> None:
-        found.epoch(order[: count * case.batch], RATE, StepPosition())
+    def steps() -> None:
+        found.epoch(order, RATE, StepPosition())
 
     return steps, lambda: evaluate(there, X[first], Y[first], backend), found.name
 
 
 def pytorch(case: Case, network: Network, recorded: bool) -> tuple[Steps, Callable[[], float], str]:
-    """The same on PyTorch with the same weights: eagerly, batch after batch, or a graph of a step on one batch."""
+    """The same on PyTorch with the same weights: eagerly, or a graph of a step."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     model = module_of(case, network).cuda()
-    X, Y = (torch.from_numpy(array).long().cuda() for array in tokens(case, case.steps))
+    X, Y = (torch.from_numpy(array).long().cuda() for array in tokens(case))
     adam = torch.optim.Adam(model.parameters(), RATE, capturable=True)
 
-    def cost(first: int = 0) -> Any:
-        rows = slice(first, first + case.batch)
-        return torch.nn.functional.cross_entropy(model(X[rows]).flatten(0, 1), Y[rows].flatten())
+    def cost() -> Any:
+        return torch.nn.functional.cross_entropy(model(X).flatten(0, 1), Y.flatten())
 
-    def step(number: int = 0) -> None:
+    def step() -> None:
         adam.zero_grad(set_to_none=True)
-        cost(number * case.batch).backward()
+        cost().backward()
         adam.step()
 
-    def eager(count: int) -> None:
-        for number in range(count):
-            step(number)
+    def eager() -> None:
+        for _ in range(case.steps):
+            step()
 
     if not recorded:
         return eager, lambda: float(cost().detach()), "eager"
@@ -130,8 +127,8 @@ def pytorch(case: Case, network: Network, recorded: bool) -> tuple[Steps, Callab
         for value in state.values():
             value.zero_()
 
-    def replay(count: int) -> None:
-        for _ in range(count):
+    def replay() -> None:
+        for _ in range(case.steps):
             graph.replay()
 
     return replay, lambda: float(cost().detach()), "graph"
@@ -188,30 +185,29 @@ def module_of(case: Case, network: Network) -> Any:
 def trained(case: Case, rounds: int) -> dict[str, Any]:
     """Microseconds a step of each contender, and the costs after CHECKED steps on the first batch."""
     network = network_of(case)
-    makers = {
-        OURS: lambda: ours(case, network, {}, None),
-        READABLE: lambda: ours(case, network, READABLE_KERNELS, "recorded"),
-        EAGER: lambda: pytorch(case, network, recorded=False),
-        GRAPH: lambda: pytorch(case, network, recorded=True),
+    makers: dict[str, Callable[[Case], tuple[Steps, Callable[[], float], str]]] = {
+        OURS: lambda case: ours(case, network, {}, None),
+        READABLE: lambda case: ours(case, network, READABLE_KERNELS, "recorded"),
+        EAGER: lambda case: pytorch(case, network, recorded=False),
+        GRAPH: lambda case: pytorch(case, network, recorded=True),
     }
-    made, costs, plans = {}, {}, {}
+    costs = {}
     for name, make in makers.items():
-        steps, cost, plans[name] = make()
+        steps, cost, _ = make(case._replace(steps=CHECKED))
         begin = cost()
-        for _ in range(CHECKED):
-            steps(1)
+        steps()
         costs[name] = [begin, cost()]
-        made[name] = steps
-    fall = costs[EAGER][0] - costs[EAGER][1]
-    for name, (_, end) in costs.items():
-        if not abs(end - costs[EAGER][1]) <= TOLERANCE * abs(fall):
-            print(f"{case.words}: {name} has the cost {end:.6f}, PyTorch eager {costs[EAGER][1]:.6f}", file=sys.stderr)
-    times = in_turn({name: lambda steps=steps: steps(case.steps) for name, steps in made.items()}, rounds)
+    begin, end = costs[EAGER]
+    for name, (_, reached) in costs.items():
+        if not abs(reached - end) <= TOLERANCE * (begin - end):
+            raise SystemExit(f"{case.words}: {name} has reached the cost {reached:.6f}, PyTorch eager {end:.6f}")
+    made = {name: make(case) for name, make in makers.items()}
+    times = in_turn({name: steps for name, (steps, _, _) in made.items()}, rounds)
     return {
         "words": case.words,
         "batch": case.batch,
         "parameters": network.flat_parameters.size,
-        "plans": plans,
+        "plans": {name: plan for name, (_, _, plan) in made.items()},
         "costs": costs,
         "microseconds": {name: 1e6 * each / case.steps for name, each in times.items()},
     }
