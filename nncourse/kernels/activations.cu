@@ -102,7 +102,7 @@ extern "C" __global__ void gelu_derivative_naive(const float* z, float* a, int n
     if (i >= n) return;
     float x = z[i] < -10.0f ? -10.0f : z[i] > 10.0f ? 10.0f : z[i];
     float e = exp_of_gelu(x), s = 1.0f / (1.0f + e);
-    a[i] = s * (1.0f + x * e * s * (1.595769122f + 0.2140644488f * x * x));
+    a[i] = s * (1.0f + x * (e * s) * (1.595769122f + 0.2140644488f * x * x));  // x * e may be infinite
 }
 
 // ---- softmax: every output needs its whole row. Z, A (batch, n).
