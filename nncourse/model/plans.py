@@ -94,7 +94,6 @@ def recorded(task: Task) -> Plan | Refused:
         return Refused("only a GPU records steps")
     if isinstance(task.X, HostSamples):
         return Refused("samples that are sent batch by batch cannot be recorded")
-    from nncourse.model.measured_kernels import with_faster_kernels
     from nncourse.model.recorded_steps import RecordedEpoch
 
     group = task.together.group
@@ -104,7 +103,6 @@ def recorded(task: Task) -> Plan | Refused:
         group.all_reduce(task.network.flat_gradient)  # the first exchange connects the members: it cannot be recorded
     parts = parts_of_epoch(len(task.X), task.batch_size, task.together)
     try:
-        task, note = with_faster_kernels(task, parts)
         replayed = RecordedEpoch(task, parts)
     except DoesNotFitError as error:
         return Refused(f"steps are not recorded: {error}", is_news=True)
@@ -113,7 +111,7 @@ def recorded(task: Task) -> Plan | Refused:
         replayed(order, rate, position)
         mean_statistics(task.network, group, parts)
 
-    return Plan("recorded", shared if group.size > 1 else replayed, note)
+    return Plan("recorded", shared if group.size > 1 else replayed)
 
 
 # ---- an epoch of steps
