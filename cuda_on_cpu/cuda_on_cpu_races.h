@@ -206,6 +206,7 @@ inline void record(const char* address, size_t bytes, Kind kind, const void* cod
         const int64_t before = number < 0 ? 0 : gap(watched[m].bytes);
         const int64_t end = number == DYNAMIC_SHARED ? sizeof dynamic_shared : watched[m].bytes + before;
         if (offset < -before || offset >= end) continue;
+        if (number == DEVICE && kind == READ) return;  // __constant__ arrays are among these variables
         tries += kind == ATOMIC;
         if (record_count == record_space || record_count == launch.most_records) more_space();
         records[record_count++] = {offset, code, uint32_t(running->number), uint32_t(bytes),

@@ -34,9 +34,9 @@ SYMBOL = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) [a-zA-Z] (?:.*::)?(\w+)$", re.MUL
 
 @dataclass(frozen=True)
 class Memory:
-    """An array passed to a launch, a variable in shared memory (of which each block has its own), or "__device__".
+    """An array passed to a launch, or a variable in shared memory (of which each block has its own).
 
-    The last is for all `__device__` variables of the text together.
+    "__device__" is for all `__device__` variables of the text together, if a kernel writes any; reads are left out.
     """
 
     name: str
@@ -89,9 +89,6 @@ def trace_of(
         if parameter.pointer
     ]
     static, dynamic, device = (records["memory"] == number for number in (STATIC_SHARED, DYNAMIC_SHARED_MEMORY, DEVICE))
-    if device.any():
-        size = int((records["offset"] + records["bytes"])[device].max())
-        touched.append((Memory("__device__", (-(-size // 4),), 4, False), device))
     known = variables(program, "cuda_shared") if static.any() else []
     if static.any() and not known:  # there is no nm to tell them apart
         known = [("shared", 0, int((records["offset"] + records["bytes"])[static].max()))]
@@ -102,6 +99,9 @@ def trace_of(
             accesses["offset"][mine] -= start
             itemsize = int(records["bytes"][mine].min())  # the type is unknown: take the smallest access
             touched.append((Memory(name, _shared_shape(source, name, size // itemsize), itemsize, True), mine))
+    if device.any():
+        size = int((records["offset"] + records["bytes"])[device].max())
+        touched.append((Memory("__device__", (-(-size // 4),), 4, False), device))
     for number, (memory, mine) in enumerate(touched):
         cell = accesses["offset"][mine] // memory.itemsize
         cells = -(-records["bytes"][mine].astype(int) // memory.itemsize)

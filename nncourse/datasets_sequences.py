@@ -97,7 +97,7 @@ def prose() -> str:
         raise CourseError(
             f"{folder}: expected the notebooks, whose prose is the data set text; found none: get the course again"
         )
-    return "\n\n".join(texts)
+    return "\n\n".join(texts).replace("\u202f", " ").replace("\xa0", " ")  # the spaces within large numbers
 
 
 def encoded(written: str, kinds: str | Sequence[str]) -> list[int]:

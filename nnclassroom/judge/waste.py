@@ -99,7 +99,7 @@ def uses(operation: Operation, trace: Trace) -> dict[tuple[str, int], Use]:
     for number, memory in enumerate(trace.memories):
         for kind in KINDS:
             mine = (accesses["memory"] == number) & (accesses["kind"] == kind)
-            if not mine.any():
+            if not mine.any() or memory.name == "__device__":
                 continue
             name = SHARED if memory.shared else operation.cuda_arrays[number]
             use = _use(memory, accesses[mine], requests[mine], threads)

@@ -422,7 +422,7 @@ def backward_loops(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Ar
     """A row of dP at a time. With dS from it, the row's share is added to one row of dQ and to all of dK and dV."""
     batch, heads, t, d = Q.shape
     dQ, dK, dV = np.zeros_like(Q), np.zeros_like(Q), np.zeros_like(Q)
-    dP = np.empty(t, Q.dtype)
+    dP, dS = np.empty(t, Q.dtype), np.empty(t, Q.dtype)
     for s in range(batch):
         for h in range(heads):
             for i in range(t):
@@ -434,10 +434,10 @@ def backward_loops(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Ar
                     dP[j] = dot
                     mean += P[s, h, i, j] * dot
                 for j in range(t):
-                    dS = f32(P[s, h, i, j] * (dP[j] - mean) / math.sqrt(d))
+                    dS[j] = P[s, h, i, j] * (dP[j] - mean) / math.sqrt(d)
                     for k in range(d):
-                        dQ[s, h, i, k] += dS * K[s, h, j, k]
-                        dK[s, h, j, k] += dS * Q[s, h, i, k]
+                        dQ[s, h, i, k] += dS[j] * K[s, h, j, k]
+                        dK[s, h, j, k] += dS[j] * Q[s, h, i, k]
                         dV[s, h, j, k] += P[s, h, i, j] * D[s, h, i, k]
     return dQ, dK, dV
 
@@ -542,5 +542,6 @@ TILES = cuda_beside(__file__, name="attention_tiles", before=ON_TILES)
 FUSED = cuda_beside(__file__, name="fused_attention", before=ON_TILES)
 BY_QUERIES = ("batch * heads * ((t + 63) // 64)",)  # a block for 64 queries
 attention_forward.cuda_kernel("tiled", TILES, block=128, grid=BY_QUERIES, default=True)
+# A block for each head: with few heads most of a GPU is idle.
 attention_backward.cuda_kernel("tiled", TILES, block=128, grid=("batch * heads",), default=True)
 fused_attention.cuda_kernel("tiled", FUSED, block=128, grid=BY_QUERIES, default=True)
