@@ -43,7 +43,7 @@ def usual_options(name: str) -> dict[str, str | int]:
     """What `nncourse train` uses for a set of sequences unless it is told otherwise, by the names of its options."""
     digits, kinds = digits_of(name), len(kinds_of(name))
     layers = f"tokens{3 * digits + 3 if digits else LENGTH}x{kinds},embed64,block4x256,block4x256,layernorm,{kinds}"
-    epochs = digits + 3 if digits else 10
+    epochs = {0: 10, 3: 5}.get(digits, 8)
     how: dict[str, str | int] = {
         "epochs": epochs,
         "schedule": f"cosine,{epochs},2",
