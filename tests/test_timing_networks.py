@@ -181,7 +181,7 @@ def test_the_command_prints_ours_beside_the_others_that_are_installed(capsys):
         "--network 6,3 --batch-size 0",
         "--network 6,3 --threads 0",
         "--network 6,3 --backend loops",
-        "--network 6,4,3 --activation gelu",
+        "--network 6,4,3 --activation swish",
         "--network 6,3 --kernel numpy",
         "dense_forward --network 6,3",
         "dense_forward --optimizer adam",
