@@ -19,7 +19,7 @@ from nncourse.model.network import Network, make_network
 from nncourse.model.optimizers import Adam, cosine_decay
 from nncourse.model.training import History, train
 
-DIGITS, EPOCHS, BATCH, RATE, WARM = 3, 12, 128, 0.001, 2
+DIGITS, SUMS, EPOCHS, BATCH, RATE, WARM = 3, 12_800, 12, 128, 0.001, 2
 LONG = 12  # times as many epochs: a transformer uses a weight at 12 positions, a dense network once for each sample
 BLOCKS = "block4x256,block4x256,layernorm,12"
 WORDS = {
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def record(name: str, seed: int, epochs: int) -> dict:
     """Train a network; the shares of unseen sums that are right after each epoch, and of each digit at the end."""
-    learn, unseen = (datasets.sums(DIGITS, part) for part in ("train", "test"))
+    learn, unseen = (datasets.sums(DIGITS, part, SUMS) for part in ("train", "test"))
     backend, history, optimizer = choose("numpy"), History(), Adam()
     dense = name.startswith("dense")
     samples: Callable[[datasets.Dataset], Samples] = one_hot if dense else lambda data: (data.X, data.Y)

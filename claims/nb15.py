@@ -18,7 +18,8 @@ OWN = {name: find(name)["numpy"] for name in ("attention_forward", "attention_ba
 
 @cache
 def cells() -> dict[str, Any]:
-    return defined(NOTEBOOK, "setup", "sums", "dense", "root", "network", "train", "looks", "looks-all", **OWN)
+    used = "setup", "sums", "dense", "root", "network", "train", "looks", "looks-all"
+    return defined(NOTEBOOK, *used, display=id, **OWN)
 
 
 # ---- the dense network
@@ -67,23 +68,19 @@ def adds_after_six_epochs(seed: int) -> bool:
 
 
 def some_head_looks_at_both(seed: int) -> bool:
-    """The same head from both positions; and on average over the heads, also how alike the two digits are."""
-    found = cells()["shares_of"](small(seed)[0]).values()
-    sharp = np.min([pair.sum(axis=1) for pair, _ in found], axis=0).max() > 0.9
-    mean = all(pair.mean(axis=0).sum() > 4 * others.mean(axis=0).sum() for pair, others in found)
-    alike = all(abs(np.diff(pair.mean(axis=0))[0]) < 0.2 * pair.mean(axis=0).sum() for pair, _ in found)
-    return bool(sharp and mean and alike)
+    """From each of the two positions, in one of the two blocks."""
+    return all(np.max(heads) > 0.9 for heads in cells()["on_digits_to_add"](small(seed)[0]).values())
 
 
-def few_without_positions(seed: int) -> bool:
-    return small(seed, "embed32", "embed32unordered")[1][-1] < 0.5
+def fewer_without_positions(seed: int) -> bool:
+    return small(seed, "embed64", "embed64unordered")[1][-1] < small(seed)[1][-1]
 
 
 def fewer_with_one_block(seed: int) -> bool:
     return small(seed, "block4x128,")[1][-1] < small(seed)[1][-1]
 
 
-def fewer_in_usual_order(seed: int) -> bool:
+def adds_in_usual_order(seed: int) -> bool:
     kept = [(data, data.X.copy(), data.Y.copy()) for data in (cells()["small"], cells()["small_unseen"])]
     for data, X, _ in kept:
         data.X[:, 6:] = X[:, :5:-1]
@@ -92,7 +89,7 @@ def fewer_in_usual_order(seed: int) -> bool:
         _, shares = cells()["train_small"](cells()["course"], seed=seed)
     for data, X, Y in kept:
         data.X[...], data.Y[...] = X, Y
-    return shares[-1] < small(seed)[1][-1]
+    return shares[-1] > 0.95 and adds_after_six_epochs(seed)
 
 
 # ---- three digits, recorded
@@ -105,11 +102,13 @@ def recorded(name: str) -> list[float]:
 
 def transformer_ahead() -> bool:
     found = overheads.recorded("sums")["records"]
-    from_6_on = all(share == 1 for each in found if each["network"] == "transformer" for share in each["right"][5:])
+    from_6_on = all(
+        share >= 0.9995 for each in found if each["network"] == "transformer" for share in each["right"][5:]
+    )
     sizes = {each["network"]: each["parameters"] for each in found}
     alike = abs(sizes["transformer"] - sizes["dense"]) < 10
-    hardly, quarter = max(recorded("without positions")) < 0.02, max(recorded("dense")) < 0.25
-    return from_6_on and alike and hardly and quarter and max(recorded("dense, longer")) < 0.98
+    fifth, quarter = max(recorded("without positions")) < 0.2, max(recorded("dense")) < 0.25
+    return from_6_on and alike and fifth and quarter and max(recorded("dense, longer")) <= 0.975
 
 
 CLAIMS = [
@@ -117,20 +116,20 @@ CLAIMS = [
     Claim("attention-spec", "With 64 numbers and 4 heads each lookup", why="derived: 64 / 4"),
     Claim("memory-words", "bytes = 4,608 bytes", why="derived: 8 · 144 · 4, and 8 · 16,777,216 · 4"),
     Claim("memory-words", "takes four times the memory", why="derived: t² numbers"),
-    Claim("network-words", "a row of 32 numbers for each kind", why="definition: of the list of layers"),
+    Claim("network-words", "a row of 64 numbers for each kind", why="definition: of the list of layers"),
     Claim(
         "network-words", "a block with 4 heads and a dense half of 128 neurons", why="definition: of the list of layers"
     ),
     Claim("train-words", "There are 6,000 sums to learn from, of 10,000", why="derived: 100 · 100 pairs of two digits"),
     Claim("train-answer", "12,800 sums to learn from, of a million", why="derived: 1,000 · 1,000 pairs"),
-    Claim("train-answer", "has about as many parameters as the dense network", once=transformer_ahead),
-    Claim("train-answer", "The transformer is twice as wide", why="definition: of benchmarks/sums.py, 64 and not 32"),
-    Claim("curves-answer", "from epoch 6 on with each of the three seeds", once=transformer_ahead),
-    Claim("curves-answer", "hardly any are right", once=transformer_ahead),
+    Claim("train-answer", "it has about as many parameters as the dense network", once=transformer_ahead),
+    Claim("train-answer", "are twice as wide as yours", why="definition: of benchmarks/sums.py, 256 and not 128"),
+    Claim("curves-answer", "From epoch 6 on the transformer gets all 2,000", once=transformer_ahead),
+    Claim("curves-answer", "less than a fifth are right", once=transformer_ahead),
     Claim("curves-answer", "gets less than a quarter", once=transformer_ahead),
     Claim("curves-answer", "about 12 times as many multiplications", why="derived: 12 positions, as many parameters"),
     Claim("curves-answer", "12 times as many epochs", why="definition: of benchmarks/sums.py"),
-    Claim("curves-answer", "with each seed some sums stay wrong", once=transformer_ahead),
+    Claim("curves-answer", "at least 50 of the 2,000 sums stay wrong", once=transformer_ahead),
     Claim("dense-answer", "Less than half of the sums.", seeds=less_than_half),
     Claim("dense-answer", "The thousands are nearly always right", seeds=tens_are_hardest),
     Claim("dense-answer", "and the tens are the hardest", seeds=tens_are_hardest),
@@ -138,10 +137,8 @@ CLAIMS = [
     Claim("root-answer", "the three histograms of the largest weight nearly coincide", once=alike_if_divided),
     Claim("train-answer", "Three to five epochs.", seeds=adds_after_six_epochs),
     Claim("train-answer", "more than 95 % were right with each of five seeds", seeds=adds_after_six_epochs),
-    Claim("looks-answer", "more than 90 % of its weight on the two digits", seeds=some_head_looks_at_both),
-    Claim("looks-answer", "at least four times the weight of the other two", seeds=some_head_looks_at_both),
-    Claim("looks-answer", "both get about the same weight", seeds=some_head_looks_at_both),
-    Claim("now-try-answer", "Fewer than half, after six epochs.", seeds=few_without_positions),
+    Claim("looks-answer", "more than 90 % of its weight on the two digits to add", seeds=some_head_looks_at_both),
+    Claim("now-try-answer", "Fewer than with positions", seeds=fewer_without_positions),
     Claim("now-try-answer", "Fewer than with two blocks", seeds=fewer_with_one_block),
-    Claim("now-try-answer", "fewer sums were right after six epochs", seeds=fewer_in_usual_order),
+    Claim("now-try-answer", "More than 95 % after six epochs", seeds=adds_in_usual_order),
 ]

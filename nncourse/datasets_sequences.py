@@ -23,7 +23,7 @@ CHARACTERS = "\n" + "".join(map(chr, range(32, 127))) + "áéíóúüñÁÉÍÓ�
 NAMED = r"sums[3-7]?|text"
 LENGTH = 64  # of a window of text
 UNSEEN = 2000  # sums for testing
-SUMS = 12_800  # for training
+SUMS = 25_600  # for training
 IN_TEST = 10  # one window in so many is for testing
 
 Samples = tuple[np.ndarray, np.ndarray]  # tokens and targets, (samples, t) float32
@@ -43,8 +43,8 @@ def usual_options(name: str) -> dict[str, str | int]:
     """What `nncourse train` uses for a set of sequences unless it is told otherwise, by the names of its options."""
     digits, kinds = digits_of(name), len(kinds_of(name))
     layers = f"tokens{3 * digits + 3 if digits else LENGTH}x{kinds},embed64,block4x256,block4x256,layernorm,{kinds}"
-    epochs = 12 if digits else 8
-    how: dict[str, str | int] = {"epochs": epochs, "schedule": f"cosine,{epochs},2", "batch_size": 128}
+    epochs, batch_size = {0: 10, 3: 5}.get(digits, 8), 128 if digits else 32
+    how: dict[str, str | int] = {"epochs": epochs, "schedule": f"cosine,{epochs},2", "batch_size": batch_size}
     return how | {"layers": layers, "cost": "token_cross_entropy", "optimizer": "adam", "scaling": "none"}
 
 
@@ -93,7 +93,7 @@ def prose() -> str:
         raise CourseError(
             f"{folder}: expected the notebooks, whose prose is the data set text; found none: get the course again"
         )
-    return "\n\n".join(texts)
+    return "\n\n".join(texts).replace("\u202f", " ").replace("\xa0", " ")  # the spaces within large numbers
 
 
 def encoded(written: str, kinds: str | Sequence[str]) -> list[int]:

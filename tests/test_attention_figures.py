@@ -45,7 +45,7 @@ def test_curves_have_a_label_for_each_network_and_the_table_its_seeds():
     head, first, second = nb15.learnt(records).splitlines()
     assert head.split() == ["parameters", "epochs", "seed", "1", "seed", "2"]
     assert " ".join(first.split()) in figure.words
-    assert second.split() == ["dense", "1,234", "2", "40.0%", "40.0%"]
+    assert second.split() == ["dense", "1,234", "2", "40.00%", "40.00%"]
 
 
 def test_weights_show_what_each_position_looks_at():

@@ -11,7 +11,8 @@ from nncourse import datasets
 
 
 def test_networks_with_as_many_parameters_learn_sums(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, "sums", partial(datasets.sums, samples=256, unseen=40))
+    monkeypatch.setattr(datasets, "sums", partial(datasets.sums, unseen=40))
+    monkeypatch.setattr(sums, "SUMS", 256)
     assert sums.main(["--seeds", "2", "--epochs", "1", "--out", str(tmp_path / "sums.json")]) == 0
     records = json.loads((tmp_path / "sums.json").read_text("utf-8"))["records"]
     assert [(each["network"], each["seed"]) for each in records] == [(name, s) for name in sums.WORDS for s in (1, 2)]

@@ -12,13 +12,14 @@ from trainings import by_steps, same, stop_after
 from fused_epochs import catalogue
 from fused_epochs.architecture import Windows
 from fused_epochs.network import network_epoch
+from nnclassroom.exercises.catalogue import find
 from nncourse import datasets
 from nncourse.backend import choose
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.model import files, training
 from nncourse.model.layers import Dense, LayerSequence
 from nncourse.model.network import Network, make_network, training_step
-from nncourse.model.optimizers import OPTIMIZERS, Adam, make_optimizer, make_schedule
+from nncourse.model.optimizers import OPTIMIZERS, Adam, cosine_decay, make_optimizer, make_schedule
 from nncourse.model.plans import train_step_by_step
 from nncourse.model.training import History, train
 
@@ -117,6 +118,8 @@ def test_a_kept_adam_update_moves_parameters_unless_other_options_are_asked_for(
         ("exponential,0.5", [0.8, 0.4, 0.2, 0.1, 0.05]),
         ("cosine,4", [0.8, 0.4 + 0.4 * math.sqrt(0.5), 0.4, 0.4 - 0.4 * math.sqrt(0.5), 0.4 - 0.4 * math.sqrt(0.5)]),
         ("cosine,1", [0.8, 0.8, 0.8, 0.8, 0.8]),
+        ("cosine,4,2", [0.4, 0.8, 0.6, 0.2, 0.2]),
+        ("cosine,3,3", [0.8 / 3, 1.6 / 3, 0.8, 0.8, 0.8]),
         ("warmup,4", [0.2, 0.4, 0.6, 0.8, 0.8]),
         ("warmup,1", [0.8, 0.8, 0.8, 0.8, 0.8]),
     ],
@@ -131,10 +134,19 @@ def test_schedules(text, rates):
     ["", "linear", "Constant", "constant,2", "constant,", "step", "step,2", "step,2,0.5,1", "step,0,0.5", "step,-1,0.5"]
     + ["step,1.5,0.5", "step,x,0.5", "step,2,0", "step,2,1.1", "step,2,-0.5", "step,2,nan", "step,2,x", "exponential"]
     + ["exponential,0", "exponential,2", "exponential,inf", "exponential,", "cosine", "cosine,0", "cosine,2.5"]
-    + ["cosine,4,0.5", "cosine 4", "warmup", "warmup,0", "warm-up,3"],
+    + ["cosine,4,0.5", "cosine,4,0", "cosine,4,5", "cosine,4,2,1", "cosine 4", "warmup", "warmup,0", "warm-up,3"],
 )
 def test_schedules_that_are_refused(text):
     assert repr(text) in refused(make_schedule, text, 0.8)
+
+
+def test_a_warm_up_longer_than_its_schedule_is_refused():
+    assert "at most the 4 epochs of the schedule; got 5" in refused(cosine_decay, 0.8, 4, warm=5)
+
+
+def test_a_schedule_with_a_warm_up_is_that_of_the_exercise():
+    written = find("warm_up_cosine")["numpy"](np.arange(1, 21, dtype=np.int32), 0.8, 4, 20)
+    assert written == pytest.approx([cosine_decay(0.8, 20, warm=4)(epoch) for epoch in range(1, 21)], rel=1e-6)
 
 
 def test_each_epoch_has_the_rate_of_its_number(moons):

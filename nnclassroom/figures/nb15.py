@@ -123,7 +123,7 @@ def learnt(records: Sequence[Mapping[str, Any]]) -> str:
     rows: dict[str, list[str]] = {}
     for each in records:
         about = [in_words(each["network"]), f"{each['parameters']:,}", str(len(each["right"]))]
-        rows.setdefault(each["network"], about).append(f"{each['right'][-1]:.1%}")
+        rows.setdefault(each["network"], about).append(f"{each['right'][-1]:.2%}")
     seeds = [f"seed {number + 1}" for number in range(len(rows[records[0]["network"]]) - 3)]
     return table(["", "parameters", "epochs", *seeds], list(rows.values()))
 

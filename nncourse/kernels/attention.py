@@ -225,7 +225,6 @@ def _forward_magnitude(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array
 def mistaken_softmax(S: Array, causal: int) -> Mistakes:
     """Usual mistakes in a softmax over j of scores (…, i, j), each with the weights that it leads to."""
     t = S.shape[-1]
-    rows: dict[str, Any] = {"axis": -1, "keepdims": True}
     seen, before = _seen(t, causal), np.tri(t, k=-1, dtype=bool)
     masked = np.where(seen, S, -np.inf)
     if causal:
@@ -243,12 +242,12 @@ def mistaken_softmax(S: Array, causal: int) -> Mistakes:
     single = masked.astype(np.float32)
     E = np.exp(single)
     words = "exp overflows, or a whole row becomes 0: subtract the largest score of the row first"
-    yield words, E / E.sum(**rows)
-    E = np.exp(single - S.astype(np.float32).max(**rows))
+    yield words, E / E.sum(axis=-1, keepdims=True)
+    E = np.exp(single - S.astype(np.float32).max(axis=-1, keepdims=True))
     words = "the largest score may be a masked one: take the largest of those that position i sees"
-    yield words, E / E.sum(**rows)
+    yield words, E / E.sum(axis=-1, keepdims=True)
     words = "the exponentials are not divided: divide each by the sum of its row"
-    yield words, np.exp(masked - masked.max(**rows))
+    yield words, np.exp(masked - masked.max(axis=-1, keepdims=True))
 
 
 def _mistaken_weights(Q: Array, K: Array, causal: int) -> Mistakes:
@@ -543,5 +542,6 @@ TILES = cuda_beside(__file__, name="attention_tiles", before=ON_TILES)
 FUSED = cuda_beside(__file__, name="fused_attention", before=ON_TILES)
 BY_QUERIES = ("batch * heads * ((t + 63) // 64)",)  # a block for 64 queries
 attention_forward.cuda_kernel("tiled", TILES, block=128, grid=BY_QUERIES, default=True)
+# A block for each head: with few heads most of a GPU is idle.
 attention_backward.cuda_kernel("tiled", TILES, block=128, grid=("batch * heads",), default=True)
 fused_attention.cuda_kernel("tiled", FUSED, block=128, grid=BY_QUERIES, default=True)

@@ -259,6 +259,6 @@ def make_schedule(text: str, rate: float) -> Schedule:
             return make(rate, *numbers)
     wanted = (
         "constant, step,EPOCHS,FACTOR, exponential,FACTOR, cosine,EPOCHS, cosine,EPOCHS,WARM or warmup,EPOCHS"
-        ", with epochs of at least 1 and a factor above 0 and up to 1"
+        ", with epochs of at least 1, WARM at most EPOCHS, and a factor above 0 and up to 1"
     )
     raise CourseError(f"expected a schedule, {wanted}; got {text!r}")

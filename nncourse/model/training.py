@@ -169,6 +169,7 @@ def train(
     refuse_bad_options(epochs, batch_size, rate_of(first))
     _refuse_bad_group(together, backend)
 
+    devices.keep_freed_memory()
     there = network.on(backend)
     X, Y = _sent(X, backend), _sent(Y, backend)
     measured = [(X, Y), *([(_sent(validation[0], backend), _sent(validation[1], backend))] if validation else [])]
