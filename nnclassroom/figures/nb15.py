@@ -105,10 +105,8 @@ def plot_learnt(records: Sequence[Mapping[str, Any]]) -> WordedFigure:
     figure, axes = figure_with_axes("", 7.0, 3.6)
     names = list(dict.fromkeys(each["network"] for each in records))
     for each in records:
-        style = line_style(names.index(each["network"])) | {
-            "color": f"C{names.index(each['network'])}",
-            "markersize": 4,
-        }
+        number = names.index(each["network"])
+        style = line_style(number) | {"color": f"C{number}", "markersize": 4}
         label = in_words(each["network"]) if each["seed"] == records[0]["seed"] else None
         axes.plot(range(1, len(each["right"]) + 1), 100 * np.array(each["right"]), label=label, **style)
     axes.set(xlabel="epoch", ylabel="unseen sums entirely right, %", ylim=(-3, 103))

@@ -271,13 +271,17 @@ def _mistakes_forward(place: tuple[int, ...], Q: Array, K: Array, V: Array, caus
     yield "P holds the scores: apply the softmax to them", (O, np.where(_seen(len(P[0, 0]), causal), _scores(Q, K), 0))
 
 
+def _flops(batch: int, heads: int, t: int, d: int, causal: int) -> int:
+    return batch * heads * t * (t + causal) * (4 * d + 5) // (1 + causal)
+
+
 OF_ROWS = "Q (batch, heads, t, d), K (batch, heads, t, d), V (batch, heads, t, d)"
 attention_forward = Operation(
     "attention_forward",
     "O = P V, P = softmax over j of Q Kᵀ / √d; with causal = 1 over j ≤ i",
     contract=f"{OF_ROWS}, causal () int -> O (batch, heads, t, d), P (batch, heads, t, t) where causal <= 1",
     reference=_forward_truth,
-    flops=lambda batch, heads, t, d, causal: batch * heads * t * (t + causal) * (4 * d + 5) // (1 + causal),
+    flops=_flops,
     trial=Trial(
         **ATTENTION,
         error_scale=_forward_magnitude,
@@ -464,7 +468,7 @@ fused_attention = Operation(
     "O = softmax over j of (Q Kᵀ / √d) V, without P in memory; with causal = 1 over j ≤ i",
     contract=f"{OF_ROWS}, causal () int -> O (batch, heads, t, d) where causal <= 1",
     reference=lambda *arguments: _forward_truth(*arguments)[0],
-    flops=lambda batch, heads, t, d, causal: batch * heads * t * (t + causal) * (4 * d + 5) // (1 + causal),
+    flops=_flops,
     trial=Trial(
         **ATTENTION,
         error_scale=lambda *arguments: _forward_magnitude(*arguments)[0],

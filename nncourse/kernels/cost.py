@@ -293,10 +293,8 @@ def _losses(Z: Array, Y: Array) -> Array:
 def _mistakes_of_tokens(place: tuple[int, ...], Z: Array, Y: Array) -> Mistakes:
     counts, losses = Y >= 0, _losses(Z, Y)
     every = (counts * losses).sum()
-    yield (
-        "this is the sum of all positions that count: divide that of each sample by its number of them",
-        every / len(Z),
-    )
+    words = "this is the sum of all positions that count: divide that of each sample by its number of them"
+    yield words, every / len(Z)
     if counts.any():
         yield "this is the mean over all positions: take that of each sample, then their mean", every / counts.sum()
     words = "each sample is divided by t: divide it by the number of its positions that count"
@@ -385,18 +383,12 @@ def _mistakes_of_token_delta(place: tuple[int, ...], Z: Array, Y: Array) -> Mist
     shares, right = _shares(Y)[..., None], _one_hot_of(Z, Y)
     D = shares * (A - right)
     yield "each delta is divided by the batch too: the gradients take that mean", D / len(Z)
-    yield (
-        "the deltas are not divided: divide them by the number of positions of the sample that count",
-        counts * (A - right),
-    )
-    yield (
-        "each delta is divided by t: divide it by the number of positions of the sample that count",
-        counts * (A - right) / Y.shape[1],
-    )
-    yield (
-        "positions with −1 have deltas too: theirs are 0",
-        (A - right) / np.maximum(1, counts.sum(axis=1, keepdims=True)),
-    )
+    words = "the deltas are not divided: divide them by the number of positions of the sample that count"
+    yield words, counts * (A - right)
+    words = "each delta is divided by t: divide it by the number of positions of the sample that count"
+    yield words, counts * (A - right) / Y.shape[1]
+    words = "positions with −1 have deltas too: theirs are 0"
+    yield words, (A - right) / np.maximum(1, counts.sum(axis=1, keepdims=True))
     yield "this is the softmax: subtract 1 at the right kind, Y[s, i]", shares * A
     yield "the sign is wrong: the delta at the right kind is softmax − 1", -D
 

@@ -226,9 +226,8 @@ class Dense(WithWeights):
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """Gradients of W and b by equations (4d) and (4c), the deltas below by (4b)."""
         deltas, rows = rows_of(D), rows_of(A_below)
-        of_gradients = (
-            deltas if D.ndim == 2 else deltas * D.shape[1]
-        )  # (4c) and (4d) divide by the rows of all positions
+        # (4c) and (4d) divide by the rows of all positions.
+        of_gradients = deltas if D.ndim == 2 else deltas * D.shape[1]
         gradients = backend.weight_gradient(of_gradients, rows), backend.bias_gradient(of_gradients)
         if not below:
             return None, gradients

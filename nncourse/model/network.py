@@ -29,9 +29,10 @@ from nncourse.model.registry import MOST_WEIGHTS
 from nncourse.threads import MOST, Threads
 
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
-COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"}
 OF_TOKENS = "token_cross_entropy"  # of sequences: targets are the kinds of tokens (batch, t), −1 where none counts
-COSTS |= {OF_TOKENS: "softmax"}
+COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"} | {
+    OF_TOKENS: "softmax"
+}
 MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # in one pass without training: samples; Z and A of all layers (64 MB)
 MOST_NUMBERS_ON_GPU = 1 << 29  # 2 GB; a GPU needs many samples at once
 MOST_NAMED = 8  # activations in a network's repr; if there are more, each name appears once
@@ -118,7 +119,7 @@ class Network(LayerSequence):
     @property
     def is_dense(self) -> bool:
         """True where every layer is dense."""
-        # one derived from it may compute something else
+        # A class derived from Dense may compute something else.
         return len(self.input_shape) == 1 and all(type(layer) is Dense for layer in self.layers)
 
     @cached_property
