@@ -8,18 +8,24 @@ WARP, SECTOR = 32, 32  # threads per warp; bytes per sector of global memory
 BANKS = 32  # of shared memory, for words of 4 bytes
 
 
-def _numbered(*columns: np.ndarray) -> np.ndarray:
+def numbered(*columns: np.ndarray) -> np.ndarray:
     """A number for each row; equal rows have equal numbers."""
-    number = np.zeros(len(columns[0]), np.int64)
+    number, most = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
-        values, place = np.unique(column, return_inverse=True)
-        number = np.unique(number * len(values) + place, return_inverse=True)[1]
+        above = column.astype(np.int64)
+        above -= above.min(initial=0)
+        span = int(above.max(initial=0)) + 1
+        if most * span >= 1 << 62:
+            number = np.unique(number, return_inverse=True)[1]
+            most = len(number)
+        number, most = number * span + above, most * span
     return number
 
 
 def requests_of(rows: np.ndarray) -> np.ndarray:
     """For each access, the number of its request: an instruction's accesses to a memory in one visit of a warp."""
-    return _numbered(rows["block"], rows["thread"] // WARP, rows["code"], rows["memory"], rows["visit"])
+    of = numbered(rows["block"], rows["thread"] // WARP, rows["code"], rows["memory"], rows["visit"])
+    return np.unique(of, return_inverse=True)[1]
 
 
 def spread(first: np.ndarray, count: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -30,8 +36,8 @@ def spread(first: np.ndarray, count: np.ndarray, *others: np.ndarray) -> tuple[n
 
 def _different(requests: np.ndarray, things: np.ndarray) -> np.ndarray:
     """The number of different `things` in each request, indexed by the request's number."""
-    pairs = np.unique(np.stack([requests, things]), axis=1)
-    return np.bincount(pairs[0])
+    _, first = np.unique(numbered(requests, things), return_index=True)
+    return np.bincount(requests[first])
 
 
 def sectors_of(
@@ -57,8 +63,11 @@ def turns_of(memory: Memory, rows: np.ndarray, requests: np.ndarray) -> tuple[np
     words = np.maximum(rows["cells"] * memory.itemsize // 4, 1)
     part = rows["thread"] % WARP * words // WARP
     word, of, part = spread(rows["offset"] // 4, words, request, part)
-    wanted = np.unique(np.stack([of, part, word % BANKS, word]), axis=1)
-    banks, different = np.unique(wanted[:3], axis=1, return_counts=True)
+    _, wanted = np.unique(numbered(of, part, word), return_index=True)
+    of = of[wanted]
+    _, bank, different = np.unique(
+        numbered(of, part[wanted], word[wanted] % BANKS), return_index=True, return_counts=True
+    )
     turns = np.zeros(int(request.max()) + 1, int)
-    np.maximum.at(turns, banks[0], different)
+    np.maximum.at(turns, of[bank], different)
     return request, turns

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cuda_on_cpu.nvrtc import double_lines
-from cuda_on_cpu.requests import requests_of, sectors_of, turns_of
+from cuda_on_cpu.requests import numbered, requests_of, sectors_of, turns_of
 from cuda_on_cpu.text import CudaSource
 from cuda_on_cpu.trace import READ, WRITE, Memory, Trace
 from nnclassroom.judge.verdict import Fault
@@ -113,8 +113,8 @@ def uses(operation: Operation, trace: Trace) -> dict[tuple[str, int], Use]:
 
 def _use(memory: Memory, rows: np.ndarray, requests: np.ndarray, threads: int) -> Use:
     thread = rows["block"].astype(np.int64) * 1024 + rows["thread"]
-    read_by = np.unique(np.stack([thread, rows["cell"], rows["code"].astype(np.int64)]), axis=1)
-    again = read_by.shape[1] / np.unique(read_by[:2], axis=1).shape[1]
+    of_thread = rows["block"], rows["thread"], rows["cell"]
+    again = len(np.unique(numbered(*of_thread, rows["code"]))) / len(np.unique(numbered(*of_thread)))
     most = int(np.unique(thread, return_counts=True)[1].max())
     if memory.shared:
         request, turns = turns_of(memory, rows, requests)
