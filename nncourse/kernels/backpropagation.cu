@@ -1,6 +1,7 @@
 // The four equations of backpropagation. D (batch, n_out) deltas, W (n_out, n_in) weights, A, S (batch, n_in).
 //   naive   a thread computes one element of the result
 //   tiled   hidden_delta and weight_gradient: a block shares what it reads, in shared memory, as dense_forward_tiled
+//   tree    bias_gradient: the threads of a block share the rows of eight columns
 //   nncourse check weight_gradient       against the reference
 //   nncourse time weight_gradient        beside this machine's limits
 
@@ -49,6 +50,26 @@ extern "C" __global__ void bias_gradient_naive(const float* D, float* db, int ba
     float sum = 0.0f;
     for (int i = 0; i < batch; i++) sum += D[i * n_out + j];
     db[j] = sum / batch;
+}
+
+// A warp reads eight columns of four rows: a sector of each row. In shared memory half of the threads then add the sums
+// of the other half, until the first eight have those of all rows.
+#define COLUMNS 8
+#define THREADS 1024
+
+extern "C" __global__ void bias_gradient_tree(const float* D, float* db, int batch, int n_out) {
+    __shared__ float sums[THREADS];
+    int t = threadIdx.x, j = blockIdx.x * COLUMNS + t % COLUMNS;
+    float sum = 0.0f;
+    if (j < n_out)
+#pragma unroll 4
+        for (int i = t / COLUMNS; i < batch; i += THREADS / COLUMNS) sum += D[i * n_out + j];
+    sums[t] = sum;
+    for (int half = THREADS / 2; half >= COLUMNS; half /= 2) {
+        __syncthreads();
+        if (t < half) sums[t] += sums[t + half];
+    }
+    if (t < COLUMNS && j < n_out) db[j] = sums[t] / batch;
 }
 
 // (4d) dW = D^T A / batch

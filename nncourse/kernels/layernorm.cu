@@ -1,7 +1,7 @@
 // Layer normalisation. A, D, G, Z (batch, t, n); mean and scale of each row (batch, t); gamma and beta (n,).
 //   naive    a thread goes through one row; layernorm_gradients: through one column
 //   warp     layernorm_forward, _backward: a warp shares one row, and adds up by shuffles
-//   shared   layernorm_gradients: a warp reads 32 neighbouring columns of a row; 8 warps take the rows in turn
+//   shared   layernorm_gradients: a warp reads 8 neighbouring columns of 4 rows; the warps of a block take rows in turn
 //   nncourse check layernorm_forward --kernel warp       against the reference
 //   nncourse time layernorm_forward                      beside this machine's limits
 
@@ -98,27 +98,34 @@ extern "C" __global__ void layernorm_backward_warp(const float* D, const float* 
     }
 }
 
-// ---- shared: 8 partial sums of each column meet in shared memory
+// ---- shared: as in bias_gradient_tree, a block has 128 partial sums of each of 8 columns, which meet in shared memory
+
+#define COLUMNS 8
+#define THREADS 1024
 
 extern "C" __global__ void layernorm_gradients_shared(const float* D, const float* A, const float* mean,
                                                       const float* scale, float* dgamma, float* dbeta, int batch,
                                                       int t, int n) {
-    __shared__ float products_of[8][32], sums_of[8][32];
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = blockIdx.x * 32 + lane;
+    __shared__ float products_of[THREADS], sums_of[THREADS];
+    int me = threadIdx.x, k = blockIdx.x * COLUMNS + me % COLUMNS;
     float products = 0.0f, sum = 0.0f;
     if (k < n)
-        for (int row = warp; row < batch * t; row += 8) {
-            products += D[row * n + k] * (A[row * n + k] - mean[row]) * scale[row];
-            sum += D[row * n + k];
+#pragma unroll 4
+        for (int row = me / COLUMNS; row < batch * t; row += THREADS / COLUMNS) {
+            float d = D[row * n + k];
+            products += d * (A[row * n + k] - mean[row]) * scale[row];
+            sum += d;
         }
-    products_of[warp][lane] = products;
-    sums_of[warp][lane] = sum;
-    __syncthreads();
-    if (warp > 0 || k >= n) return;
-    for (int other = 1; other < 8; other++) {
-        products += products_of[other][lane];
-        sum += sums_of[other][lane];
+    products_of[me] = products;
+    sums_of[me] = sum;
+    for (int half = THREADS / 2; half >= COLUMNS; half /= 2) {
+        __syncthreads();
+        if (me < half) {
+            products_of[me] += products_of[me + half];
+            sums_of[me] += sums_of[me + half];
+        }
     }
-    dgamma[k] = products / batch;
-    dbeta[k] = sum / batch;
+    if (me >= COLUMNS || k >= n) return;
+    dgamma[k] = products_of[me] / batch;
+    dbeta[k] = sums_of[me] / batch;
 }

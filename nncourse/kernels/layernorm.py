@@ -304,4 +304,4 @@ for _operation in (layernorm_forward, layernorm_backward):
     _operation.cuda_kernel("naive", SOURCE, over=("batch", "t"))
     _operation.cuda_kernel("warp", SOURCE, grid=WARPS, default=True)
 layernorm_gradients.cuda_kernel("naive", SOURCE, over=("n",))
-layernorm_gradients.cuda_kernel("shared", SOURCE, grid=("(n + 31) // 32",), default=True)
+layernorm_gradients.cuda_kernel("shared", SOURCE, block=1024, grid=("(n + 7) // 8",), default=True)
