@@ -16,7 +16,7 @@ from nnclassroom.judge import check
 from nncourse import device
 from nncourse.backend import choose
 from nncourse.catalogue import operations
-from nncourse.kernels.libraries import cudnn
+from nncourse.kernels.libraries import ALIGNED, cudnn
 
 NAMES = ("forward", "weight_gradient", "input_gradient")
 OPERATIONS = [operations()[f"convolution_{name}"] for name in NAMES]
@@ -103,7 +103,7 @@ def test_views_may_begin_at_any_number(library, rng):
     flat = cupy.asarray(rng.normal(size=2 + 5 * 27), np.float32)
     A, W, b = X[1:], flat[2:].reshape(5, 3, 3, 3), flat[:5]
     D = cupy.asarray(rng.normal(size=(4, 5, 74, 99)), np.float32)[1:]
-    assert all(array.data.ptr % cudnn.ALIGNED for array in (A, W, D))
+    assert all(array.data.ptr % ALIGNED for array in (A, W, D))
     calls = ((A, W, b, 1, 1, 1), (D, A, 3, 1, 1, 1), (D, W, 74, 99, 1, 1, 1))
     for kernel, arguments in zip(kernels, calls, strict=True):
         moved = [each.copy() if isinstance(each, cupy.ndarray) else each for each in arguments]

@@ -454,7 +454,7 @@ def _parts(tiles: int, pixels: int, at_once: int) -> int:
     return max(1, min(parts, pixels // LEAST_PIXELS))
 
 
-@convolution_weight_gradient.kernel("implicit_gemm", device="gpu", cuda=True, default=True)
+@convolution_weight_gradient.kernel("implicit_gemm", device="gpu", cuda=True, takes_out=True, default=True)
 def weight_gradient_implicit_gemm(
     D: Array, A: Array, k: int, stride: int, before: int, after: int, out: Array = None, **emulator: Any
 ) -> Array:

@@ -26,8 +26,8 @@ class Kernel:
     device: str  # "cpu" or "gpu": the device of its arrays
     where: str  # file and line of the definition
     function: Callable[..., Any] | None = None
-    # Launches CUDA C: takes `out`, an array for the result, and with NumPy arrays runs on the CPU emulator.
-    cuda: bool = field(default=False, kw_only=True)
+    cuda: bool = field(default=False, kw_only=True)  # launches CUDA C: with NumPy arrays it runs on the CPU emulator
+    takes_out: bool = field(default=False, kw_only=True)  # has the option `out`, an array for the result
     default: bool = field(default=False, kw_only=True)  # the backend "cuda" uses it, not the last one registered
     # False if the result depends on the order of threads; a backend uses such a kernel only on request.
     deterministic: bool = field(default=True, kw_only=True)
@@ -66,6 +66,7 @@ class CudaKernel(Kernel):
     """
 
     cuda: bool = field(default=True, kw_only=True)
+    takes_out: bool = field(default=True, kw_only=True)
     source: CudaSource = CudaSource("", "")
     entry: str = ""  # the function's name in the text
     block: tuple[int, ...] = (256,)

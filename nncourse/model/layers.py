@@ -214,25 +214,25 @@ class Dense(WithWeights):
         """Weighted sums Z = A Wᵀ + b and activations σ(Z): equation (1)."""
         W, b = self.parameters
         Z = backend.dense_forward(rows_of(A_below), W, b)
-        A, shape = getattr(backend, self.activation)(Z), (*A_below.shape[:-1], len(W))
+        A, shape = activated(Z, self.activation, backend), (*A_below.shape[:-1], len(W))
         return Forward(A.reshape(shape), Z.reshape(shape))
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
-        """S = σ'(Z)."""
-        return getattr(backend, f"{self.activation}_derivative")(Z)
+        """S = σ'(Z); None for the identity, whose slope is 1."""
+        return None if self.activation == "identity" else getattr(backend, f"{self.activation}_derivative")(Z)
 
     def backward(
         self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """Gradients of W and b by equations (4d) and (4c), the deltas below by (4b)."""
-        deltas, rows = rows_of(D), rows_of(A_below)
+        deltas = rows_of(D)
         # (4c) and (4d) divide by the rows of all positions.
-        of_gradients = deltas if D.ndim == 2 else deltas * D.shape[1]
-        gradients = backend.weight_gradient(of_gradients, rows), backend.bias_gradient(of_gradients)
+        of_gradients = deltas if D.ndim == 2 else deltas * np.float32(D.shape[1])
+        gradients = backend.weight_gradient(of_gradients, rows_of(A_below)), backend.bias_gradient(of_gradients)
         if not below:
             return None, gradients
-        S = backend.identity_derivative(rows) if S_below is None else rows_of(S_below)
-        return backend.hidden_delta(deltas, self.W, S).reshape(A_below.shape), gradients
+        S = None if S_below is None else rows_of(S_below)
+        return delta_of_rows(deltas, self.W, S, backend).reshape(A_below.shape), gradients
 
     def describe(self) -> dict[str, Any]:
         n_out, n_in = self.W.shape
@@ -339,6 +339,18 @@ def refuse_bad_activation(activation: str, what: str) -> None:
         refuse_unknown("an activation", activation, ACTIVATIONS)
     if ACTIVATIONS.get(activation) == "row":
         raise CourseError(f"{activation} is for a dense output layer; give {what} another activation")
+
+
+def activated(Z: Array, activation: str, backend: Calls) -> Array:
+    """σ(Z); Z itself for the identity."""
+    return Z if activation == "identity" else getattr(backend, activation)(Z)
+
+
+def delta_of_rows(D: Array, W: Array, S: Array | None, backend: Calls) -> Array:
+    """(D W) ⊙ S, equation (4b). S may be None for slopes of 1, which some kernels can leave out."""
+    if S is None and "S" not in backend.kernels["hidden_delta"].optional:
+        S = backend.identity_derivative(np.empty_like(D, shape=(len(D), W.shape[1])))
+    return backend.hidden_delta(D, W, S)
 
 
 def delta_below(G: Array, S_below: Array | None, backend: Calls) -> Array:

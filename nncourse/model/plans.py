@@ -11,19 +11,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod
+from types import MappingProxyType
 
+from nncourse.backend import Backend
 from nncourse.calls import Array, Calls
 from nncourse.entry_points import added
 from nncourse.errors import DoesNotFitError, refuse_unknown
 from nncourse.model.data_parallel import data_parallel_epoch, mean_statistics, parts_of_epoch
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples, in_pieces
-from nncourse.model.network import Network, training_step
+from nncourse.model.network import Network, flops, training_step
 from nncourse.model.optimizers import Optimizer
 from nncourse.model.task import Plan, Refused, Task, TrainEpoch
 
 GROUP, FUSED = "nncourse.planners", "fused_epochs"  # of entry points; the package whose plans are tried first
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
+LARGE = 1 << 24  # FLOPs of a layer for a batch: from here on cuBLAS is faster than the kernels that networks use
 MOST_IN_CACHE = 1 << 19  # on a CPU: 2 MB, which are still in its cache when they are read
 
 Step = Callable[[Array, Array, float, StepPosition | None], None]  # of samples, targets, the rate and the position
@@ -102,6 +105,7 @@ def recorded(task: Task) -> Plan | Refused:
             return Refused("steps are not recorded: its processes exchange through the host's memory", is_news=True)
         group.all_reduce(task.network.flat_gradient)  # the first exchange connects the members: it cannot be recorded
     parts = parts_of_epoch(len(task.X), task.batch_size, task.together)
+    task, note = _with_large_products(task)
     try:
         replayed = RecordedEpoch(task, parts)
     except DoesNotFitError as error:
@@ -111,7 +115,20 @@ def recorded(task: Task) -> Plan | Refused:
         replayed(order, rate, position)
         mean_statistics(task.network, group, parts)
 
-    return Plan("recorded", shared if group.size > 1 else replayed)
+    return Plan("recorded", shared if group.size > 1 else replayed, note)
+
+
+def _with_large_products(task: Task) -> tuple[Task, str]:
+    """The task with cuBLAS for its dense layers, if one is large, and a note. Kernels of a student's choice stay."""
+    from nncourse.kernels.libraries import cublas
+
+    backend = task.backend
+    if not (isinstance(backend, Backend) and backend.fusable and backend.name == "cuda"):
+        return task, ""
+    if max(flops(task.network)) * task.batch_size < LARGE or cublas.missing():
+        return task, ""
+    kernels = MappingProxyType({**backend.kernels, **cublas.KERNELS})
+    return replace(task, backend=replace(backend, kernels=kernels)), "products of dense layers by cuBLAS"
 
 
 # ---- an epoch of steps

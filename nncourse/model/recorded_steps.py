@@ -37,7 +37,7 @@ from nncourse.model.task import Task
 
 MOST_STEPS = 20  # in one recording
 BRANCHES = 2
-MOST_BESIDE = 1 << 20  # numbers that a kernel in a branch reads and writes: with more it occupies the whole GPU
+MOST_BESIDE = 1 << 21  # numbers that a kernel in a branch reads and writes: with more it occupies the whole GPU
 DRAWN_FROM = "epoch", "first"  # the arguments of a kernel that draws which are the position of the step
 
 
@@ -53,7 +53,7 @@ class Alike(NamedTuple):
     """What steps on the same number of rows have in common; their calls are numbered.
 
     changing: the places of a call's arguments that are numbers and differ from step to step.
-    gradients: the parameter array, by its number, whose gradient a CUDA kernel computes.
+    gradients: the parameter array, by its number, whose gradient a kernel writes where it is told to.
     first_update: the first call of the optimizer.
     """
 
@@ -193,7 +193,7 @@ class RecordedEpoch:
             found = backpropagation(network, X, Y, Through(self.backend, partial(_noted, made)), StepPosition())
             places = {id(each): place for place, each in enumerate(each for of_layer in found for each in of_layer)}
             for number, (call, again) in enumerate(zip(one, made, strict=False)):
-                if call.kernel is again.kernel and call.kernel.cuda and id(again.result) in places:
+                if call.kernel is again.kernel and call.kernel.takes_out and id(again.result) in places:
                     gradients[number] = places[id(again.result)]
         return Alike({number: places for number, places in changing.items() if places}, gradients, first_update)
 

@@ -13,7 +13,15 @@ import numpy as np
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError
 from nncourse.model import registry
-from nncourse.model.layers import Forward, Initialiser, StepPosition, WithoutStatistics, delta_below, rows_of
+from nncourse.model.layers import (
+    Forward,
+    Initialiser,
+    StepPosition,
+    WithoutStatistics,
+    delta_below,
+    delta_of_rows,
+    rows_of,
+)
 from nncourse.model.registry import SEQUENCE, TOKENS, N, Shape, Tokens, whole, zeros
 
 DEVIATION = 0.3  # of the first embeddings: with 0.02, sums of five digits are learnt twice as late
@@ -163,16 +171,16 @@ class SelfAttention(WithoutStatistics):
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """The deltas are multiplied by t on the way through, as (4c) and (4d) divide by the rows of all positions."""
         W, _, W_o, _ = self.parameters
-        (H, P, found), rows, t = here.kept, rows_of(A_below), D.shape[1]
+        (H, P, found), rows, t = here.kept, rows_of(A_below), np.float32(D.shape[1])
         D_o = rows_of(D) * t
-        G = self._split(backend.hidden_delta(D_o, W_o, backend.identity_derivative(found)), A_below, backend)
+        G = self._split(delta_of_rows(D_o, W_o, None, backend), A_below, backend)
         dH = np.stack(backend.attention_backward(G[0], H[0], H[1], H[2], P))
         D_h = backend.merge_heads(dH).reshape(len(rows), len(W))
         of_parts = backend.weight_gradient(D_h, rows), backend.bias_gradient(D_h)
         gradients = *of_parts, backend.weight_gradient(D_o, found), backend.bias_gradient(D_o)
         if not below:
             return None, gradients
-        G_below = backend.hidden_delta(D_h, W, np.full_like(rows, 1 / t)).reshape(A_below.shape)
+        G_below = (delta_of_rows(D_h, W, None, backend) / t).reshape(A_below.shape)
         return delta_below(G_below, S_below, backend), gradients
 
     def _split(self, rows: Array, like: Array, backend: Calls) -> Array:

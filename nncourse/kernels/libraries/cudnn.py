@@ -23,6 +23,7 @@ import numpy as np
 from nncourse.device import Array, describe, elapsed
 from nncourse.errors import CourseError
 from nncourse.kernels import convolution, convolution_backpropagation
+from nncourse.kernels.libraries import aligned
 from nncourse.kernels.libraries.cudnn_plans import file_for, kept_or_chosen
 
 REFUSED = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "NONDETERMINISTIC")
@@ -35,7 +36,6 @@ OF_KIND = {  # the words for each kind of graph
     "input_gradient": "the input_gradient of",
 }
 CALLS = 5  # of a plan that is timed
-ALIGNED = 16  # bytes: what cuDNN takes for granted of every address
 NUMBERS = 100_003  # random numbers, which are repeated; a prime, so that no two rows or images are equal
 
 
@@ -109,14 +109,6 @@ class Plan:
         addresses = {tensor: array.data.ptr for tensor, array in zip(self.tensors, arrays, strict=True)}
         beside = cupy.empty(max(self.workspace, 1), np.uint8)
         self.graph.execute_plan_at_index(addresses, beside.data.ptr, self.number, handle=handle)
-
-
-def aligned(array: Any) -> Any:
-    """The array, or a copy, with its numbers in a row from a multiple of ALIGNED bytes on: not so in all views."""
-    import cupy
-
-    array = cupy.ascontiguousarray(array)
-    return array.copy() if array.data.ptr % ALIGNED else array
 
 
 @functools.cache
