@@ -7,7 +7,16 @@ import sys
 from math import ceil
 from pathlib import Path
 
-from benchmarks import counts, device_tables, devices_cpu, digits, network_tables, sanitizers, tensor_core_tables
+from benchmarks import (
+    attention,
+    counts,
+    device_tables,
+    devices_cpu,
+    digits,
+    network_tables,
+    sanitizers,
+    tensor_core_tables,
+)
 from benchmarks.saved import RESULTS
 from nnexperiment.trainers.training import CHECKED
 
@@ -15,6 +24,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md", ROOT / "docs" / "confirmed.md")
 BASE = "C"  # the handout's base, a plain C program
 REFERENCES = ("JAX scan", "PyTorch compile + graph", "PyTorch eager")  # the reference is the first that ran
+MAKERS = {
+    "attention": attention.words_and_rows,
+    "counts": counts.words_and_rows,
+    "sanitizers": sanitizers.words_and_rows,
+    **device_tables.MAKERS,
+}
 
 
 def table(name: str, results: Path = RESULTS) -> str:
@@ -31,9 +46,7 @@ def table(name: str, results: Path = RESULTS) -> str:
         return recorded_table(result)
     if "exchange" in result:
         return devices_cpu.table(result)
-    if make := {"counts": counts.words_and_rows, "sanitizers": sanitizers.words_and_rows, **device_tables.MAKERS}.get(
-        name
-    ):
+    if make := MAKERS.get(name):
         said, rows = make(result)
         return "\n".join([said, "", *_rows(rows[0], rows[1:]), "", f"{_machine(result)}."])
     return gpu_tables(result) if "tables" in result else call_table(result)
