@@ -73,7 +73,14 @@ def some_head_looks_at_both(seed: int) -> bool:
 
 
 def fewer_without_positions(seed: int) -> bool:
-    return small(seed, "embed64", "embed64unordered")[1][-1] < small(seed)[1][-1]
+    share = small(seed, "embed64", "embed64unordered")[1][-1]
+    return 0.1 < share < 0.75 and share < small(seed)[1][-1]
+
+
+def slopes_vanish() -> bool:
+    """The median slope of the largest weight for d = 1,024, undivided and divided."""
+    p, other = cells()["undivided"]["d = 1024"], cells()["divided"]["d = 1024"]
+    return bool(np.median(p * (1 - p)) < 0.001 and np.median(other * (1 - other)) > 0.1)
 
 
 def fewer_with_one_block(seed: int) -> bool:
@@ -138,7 +145,8 @@ CLAIMS = [
     Claim("train-answer", "Three to five epochs.", seeds=adds_after_six_epochs),
     Claim("train-answer", "more than 95 % were right with each of five seeds", seeds=adds_after_six_epochs),
     Claim("looks-answer", "more than 90 % of its weight on the two digits to add", seeds=some_head_looks_at_both),
-    Claim("now-try-answer", "Fewer than with positions", seeds=fewer_without_positions),
+    Claim("now-try-answer", "Fewer than with positions, in each of the five", seeds=fewer_without_positions),
+    Claim("root-answer", "more than half of the lookups have hardly any slope", once=slopes_vanish),
     Claim("now-try-answer", "Fewer than with two blocks", seeds=fewer_with_one_block),
     Claim("now-try-answer", "More than 95 % after six epochs", seeds=adds_in_usual_order),
 ]
