@@ -1,6 +1,7 @@
 """Answers by other authors than the judge's: right ones are accepted, wrong ones refused for the right reason."""
 
 import re
+from collections.abc import Hashable
 from operator import itemgetter
 
 import pytest
@@ -27,15 +28,16 @@ def name_of(answer: dict) -> str:
 
 
 def of_quick(answers: list[dict]):
-    """Every commit judges one right answer to each exercise, and of other kernels one of each name; and for each kind
-    of verdict a wrong one in CUDA C, and one for each name in Python. test_answers.py has a wrong one to each exercise.
+    """Every commit judges one right answer of each notebook, whose solved cells have one to each exercise, and of other
+    kernels one of each name; and for each kind of verdict a wrong one in CUDA C, and one for each name in Python.
+    test_answers.py has a wrong one to each exercise.
     """
 
-    def kind(answer: dict) -> tuple[str, ...]:
+    def kind(answer: dict) -> Hashable:
         own = answer["operation"], answer["kernel"]
         if "kinds" in answer:
             return "CUDA C" if "line" in answer else own[1], answer["kinds"][0]
-        return own if own in EXERCISES else own[1:]
+        return answer["file"] if own in EXERCISES else own[1:]
 
     operation, file = itemgetter("operation"), itemgetter("file")
     answers = many(answers, name_of, kind, operation, file, in_cuda)
