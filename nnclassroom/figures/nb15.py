@@ -15,7 +15,7 @@ __all__ = ["learnt", "plot_histograms", "plot_learnt", "plot_lookup", "plot_mean
 
 BLUE, ORANGE = "#1f77b4", "#e07b00"
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
-BINS = 80
+BINS = 30, 80  # the fewest and the most; a bin is no wider than the narrowest array's deviation
 T, D = 5, 3  # positions, and numbers of each, in a drawing
 
 
@@ -48,7 +48,8 @@ def plot_histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> WordedFig
     figure, places = row_of_axes(None, len(panels), 3.6 * len(panels), 3.4)
     said = []
     for axes, (xlabel, arrays) in zip(places, panels.items(), strict=True):
-        bins = np.linspace(min(map(np.min, arrays.values())), max(map(np.max, arrays.values())), BINS)
+        low, high = min(map(np.min, arrays.values())), max(map(np.max, arrays.values()))
+        bins = np.linspace(low, high, int(np.clip((high - low) / min(map(np.std, arrays.values())), *BINS)))
         for number, (label, numbers) in enumerate(arrays.items()):
             style = {"linestyle": line_style(number)["linestyle"], "linewidth": 1.6, "label": label}
             axes.hist(numbers, bins, weights=np.full(numbers.size, 100 / numbers.size), histtype="step", **style)
