@@ -275,8 +275,8 @@ def words_and_rows(result: dict[str, Any]) -> tuple[str, list[list[str]]]:
         times = [f"{each['microseconds'][name]:,.0f} µs" for name in (OURS, READABLE, EAGER, GRAPH)]
         rows.append([f"a step of `{shortened(each['words'])}`, batch {each['batch']}", *times])
     said = (
-        "Steps with Adam in float32, on one batch of random tokens. Attention alone: one sample, 8 heads of 64; ours is "
-        "`fused_attention`, beside the same steps with stored scores by cuBLAS, and PyTorch's "
+        "Steps with Adam in float32, on one batch of random tokens. Attention alone: one sample, 8 heads of 64; ours "
+        "is `fused_attention`, beside the same steps with stored scores by cuBLAS, and PyTorch's "
         "scaled_dot_product_attention."
     )
     return said, [*rows, *alone_rows]
