@@ -1,7 +1,7 @@
 """choose(): one kernel for every operation. Networks are passed a Backend; there is no hidden default."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -60,6 +60,14 @@ class Backend(Calls):
     def to_device(self, array: Any) -> Any:
         """`array` on this backend's device."""
         return devices.to_device(array, self.device)
+
+    def by_library(self) -> "Backend":
+        """With cuBLAS for dense layers, if all kernels are the backend's own CUDA kernels and the library is there."""
+        if not (self.fusable and self.name == "cuda"):
+            return self
+        from nncourse.kernels.libraries import cublas
+
+        return self if cublas.missing() else replace(self, kernels=MappingProxyType({**self.kernels, **cublas.KERNELS}))
 
     def __str__(self) -> str:
         lines = [f"backend {self.name} on the {self.device.upper()}"]

@@ -3,8 +3,6 @@
 NNCOURSE_REQUIRE_GPU=1 python -m pytest tests/test_cublas.py
 """
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -14,6 +12,7 @@ from nncourse.kernels.libraries import cublas
 from nncourse.model import plans
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import Adam
+from nncourse.model.task import Task
 from nncourse.model.training import train
 
 SHAPES = [(1, 1, 1), (5, 7, 3), (64, 33, 65), (300, 128, 17), (1000, 9, 129)]  # rows, inputs, outputs
@@ -61,14 +60,13 @@ def test_recorded_training_by_cublas_is_that_by_own_kernels_and_repeats(library,
     np.testing.assert_allclose(by_library[0], own, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("width", "mine", "by_library"), [(512, False, True), (8, False, False), (512, True, False)])
-def test_only_large_networks_with_the_courses_own_kernels_take_it(monkeypatch, width, mine, by_library):
+@pytest.mark.parametrize(("width", "fusable", "by_library"), [(512, True, True), (8, True, False), (512, False, False)])
+def test_only_large_networks_with_the_courses_own_kernels_take_it(monkeypatch, width, fusable, by_library):
     monkeypatch.setattr(cublas, "missing", lambda: "")
-    kernels = dict(choose("cuda", emulate=True).kernels)
-    backend = Backend("cuda", "gpu", kernels, {}, fusable=not mine)
-    task = SimpleNamespace(network=make_network([width, width, 2]), backend=backend, batch_size=64)
-    monkeypatch.setattr(plans, "replace", lambda task, backend=None, kernels=None: backend or kernels)
+    backend = Backend("cuda", "gpu", dict(choose("cuda", emulate=True).kernels), {}, fusable=fusable)
+    empty = np.zeros((0, width), np.float32)
+    task = Task(make_network([width, width, 2]), Adam(), backend, empty, empty, batch_size=64, rate=0.1)
     found, note = plans._with_large_products(task)
     assert bool(note) == by_library and (found is not task) == by_library
-    if by_library:
-        assert found["dense_forward"].name == "cublas" and found["adam_update"] is kernels["adam_update"]
+    assert (found.backend.kernels["dense_forward"].name == "cublas") == by_library
+    assert found.backend.kernels["adam_update"] is backend.kernels["adam_update"]

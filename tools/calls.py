@@ -56,6 +56,10 @@ class Calls:
     def to_device(self, array: Array) -> Array:
         """`array` where this backend's kernels want it."""
         raise NotImplementedError
+
+    def by_library(self) -> "Calls":
+        """The backend with a library's kernels for dense layers, where it may have them; otherwise itself."""
+        return self
 '''
 
 

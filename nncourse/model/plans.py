@@ -11,9 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod
-from types import MappingProxyType
 
-from nncourse.backend import Backend
 from nncourse.calls import Array, Calls
 from nncourse.entry_points import added
 from nncourse.errors import DoesNotFitError, refuse_unknown
@@ -119,16 +117,12 @@ def recorded(task: Task) -> Plan | Refused:
 
 
 def _with_large_products(task: Task) -> tuple[Task, str]:
-    """The task with cuBLAS for its dense layers, if one is large, and a note. Kernels of a student's choice stay."""
-    from nncourse.kernels.libraries import cublas
-
-    backend = task.backend
-    if not (isinstance(backend, Backend) and backend.fusable and backend.name == "cuda"):
+    """The task with a library's kernels for its dense layers, if one is large, and a note. A student's choice stays."""
+    large = max(flops(task.network)) * task.batch_size >= LARGE
+    backend = task.backend.by_library() if large else task.backend
+    if backend is task.backend:
         return task, ""
-    if max(flops(task.network)) * task.batch_size < LARGE or cublas.missing():
-        return task, ""
-    kernels = MappingProxyType({**backend.kernels, **cublas.KERNELS})
-    return replace(task, backend=replace(backend, kernels=kernels)), "products of dense layers by cuBLAS"
+    return replace(task, backend=backend), "products of dense layers by cuBLAS"
 
 
 # ---- an epoch of steps
