@@ -322,12 +322,12 @@ best_rate = Operation(
                 (6, 2),
                 (7, 6),
                 (8, 3),
-                (9, 5),
+                (9, 8),  # more columns than some take
                 (12, 3),
                 (5, 4),
                 (3, 3),
-                (12, 3),
-                (6, 4),
+                (12, 9),
+                (6, 20),
             )
         ),
         draw_sizes=lambda rng: {"n": int(rng.integers(1, 13)), "columns": int(rng.integers(2, 31))},
