@@ -68,6 +68,22 @@ def test_an_exercise_has_a_wrong_answer_and_each_kind_of_verdict_has_one_in_each
         assert found == set(kinds), name
 
 
+def test_a_notebook_runs_in_one_of_two_ways_with_a_commit_and_in_both_if_it_changed():
+    names = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+    cells = [Test(f"notebooks/{name}::Cell {number}") for name in names for number in range(2)]
+    every = {test.name for test in cells}
+    for tenth in range(10):
+        given, solved = (run_by(cells, replace(QUICK, tenth=tenth, solved=way)) for way in (False, True))
+        assert given | solved == every and not given & solved and min(len(given), len(solved)) >= 8
+        assert f"{tiers.FIRST}::Cell 0" in given
+        for how in ("changed", "named"):
+            asked = replace(QUICK, tenth=tenth, **{how: frozenset({f"notebooks/{names[5]}"})})
+            both = [run_by(cells, replace(asked, solved=way)) for way in (False, True)]
+            assert set.intersection(*both) == {cells[10].name, cells[11].name}
+    ways = [{run_by(cells, replace(QUICK, tenth=t)) >= {cells[10].name} for t in range(10)}]
+    assert ways == [{False, True}]
+
+
 @pytest.mark.parametrize("file", ["kernels/pooling.py", "kernels/pooling.cu"])
 def test_where_a_topic_has_changed_all_of_its_answers_are_judged(file):
     wrong = ANSWERS["test_a_wrong_answer_is_refused"]

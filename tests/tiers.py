@@ -5,10 +5,13 @@ Without --tier, by hand, all of full run, and those of release that are named. W
 * tests with the mark `full`;
 * of tests that are alike, such as the answers to an exercise, those that are neither the first of their kind, nor in
   the tenth that the commit's hash picks, nor of a topic that has changed. Where the judge or the emulator has changed
-  against the commit before, all of them are in quick too.
+  against the commit before, all of them are in quick too;
+* one of the two ways in which a notebook runs, as handed out or with NNCOURSE_SOLVE: the commit's hash picks the other,
+  and one that has changed, or is named, runs in both.
 """
 
 import functools
+import os
 import subprocess
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from typing import Any
 import pytest
 
 TIERS = ("quick", "full", "release")
+FIRST = "notebooks/00_start_here.ipynb"
 # Paths that begin so are the judge and the emulator.
 JUDGES = (
     "cuda_on_cpu/",
@@ -37,6 +41,7 @@ class Choice:
     tenth: int = 0
     changed: frozenset[str] = frozenset()
     named: tuple[str, ...] = ()  # files on the command line
+    solved: bool = False  # whether the notebooks' exercises are solved
 
     @property
     def judge_changed(self) -> bool:
@@ -131,12 +136,20 @@ def _left_out(test: Test, choice: Choice, met: set[Hashable]) -> bool:
         return False
     if test.full:
         return True
+    file = test.name.partition("::")[0]
+    if file.endswith(".ipynb"):
+        return choice.solved != _turn_of(file, choice) and file not in (*choice.changed, *choice.named)
     if not test.alike:
         return False
     kind = _family(test.name), test.kind
     first = test.kind is not None and kind not in met
     met.add(kind)
     return not (first or tenth_of(test.name) == choice.tenth or _changed(test, choice))
+
+
+def _turn_of(notebook: str, choice: Choice) -> bool:
+    """Whether it is the notebook's turn to run solved; the first one has no exercises."""
+    return notebook != FIRST and (tenth_of(notebook) + choice.tenth) % 2 == 1
 
 
 def _family(name: str) -> str:
@@ -164,9 +177,10 @@ def choose(root: Path, tier: str, named: Iterable[str]) -> Choice:
     """
     if tier != "quick":
         return Choice(tier, named=tuple(named))
+    solved = bool(os.environ.get("NNCOURSE_SOLVE"))
     git = functools.partial(_git, root)
     changed = [*git("diff", "--name-only", "HEAD~1"), *git("ls-files", "--others", "--exclude-standard")]
-    return Choice(tier, tenth_of("".join(git("rev-parse", "HEAD"))), frozenset(changed), tuple(named))
+    return Choice(tier, tenth_of("".join(git("rev-parse", "HEAD"))), frozenset(changed), tuple(named), solved)
 
 
 def _git(root: Path, *arguments: str) -> list[str]:
