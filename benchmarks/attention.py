@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -284,13 +285,8 @@ def words_and_rows(result: dict[str, Any]) -> tuple[str, list[list[str]]]:
 
 def shortened(words: str) -> str:
     """A list of layers with `4 × block…` for four blocks."""
-    parts: list[list[Any]] = []
-    for word in words.split(","):
-        if parts and parts[-1][1] == word:
-            parts[-1][0] += 1
-        else:
-            parts.append([1, word])
-    return ",".join(word if count == 1 else f"{count} × {word}" for count, word in parts)
+    counts = [(word, len(list(same))) for word, same in groupby(words.split(","))]
+    return ",".join(word if count == 1 else f"{count} × {word}" for word, count in counts)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -91,7 +91,8 @@ def mutants(chosen):
     def name(mutant: Mutant) -> str:
         return f"{mutant.operation}-{mutant.kernel}-{mutant.mistake}"
 
-    return pytest.mark.parametrize("mutant", many(chosen, name, *2 * [attrgetter("operation")]))
+    operation = attrgetter("operation")
+    return pytest.mark.parametrize("mutant", many(chosen, name, operation, operation))
 
 
 def test_every_cuda_kernel_has_a_mutant():

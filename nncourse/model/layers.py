@@ -214,7 +214,8 @@ class Dense(WithWeights):
         """Weighted sums Z = A Wᵀ + b and activations σ(Z): equation (1)."""
         W, b = self.parameters
         Z = backend.dense_forward(rows_of(A_below), W, b)
-        A, shape = activated(Z, self.activation, backend), (*A_below.shape[:-1], len(W))
+        A = Z if self.activation == "identity" else getattr(backend, self.activation)(Z)
+        shape = (*A_below.shape[:-1], len(W))
         return Forward(A.reshape(shape), Z.reshape(shape))
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
@@ -339,11 +340,6 @@ def refuse_bad_activation(activation: str, what: str) -> None:
         refuse_unknown("an activation", activation, ACTIVATIONS)
     if ACTIVATIONS.get(activation) == "row":
         raise CourseError(f"{activation} is for a dense output layer; give {what} another activation")
-
-
-def activated(Z: Array, activation: str, backend: Calls) -> Array:
-    """σ(Z); Z itself for the identity."""
-    return Z if activation == "identity" else getattr(backend, activation)(Z)
 
 
 def delta_of_rows(D: Array, W: Array, S: Array | None, backend: Calls) -> Array:

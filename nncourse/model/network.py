@@ -28,10 +28,14 @@ from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.model.registry import MOST_WEIGHTS
 from nncourse.threads import MOST, Threads
 
-# Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 OF_TOKENS = "token_cross_entropy"  # of sequences: targets are the kinds of tokens (batch, t), −1 where none counts
-COSTS = {"mse": None, "mae": None, "binary_cross_entropy": "sigmoid", "categorical_cross_entropy": "softmax"} | {
-    OF_TOKENS: "softmax"
+# Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
+COSTS = {
+    "mse": None,
+    "mae": None,
+    "binary_cross_entropy": "sigmoid",
+    "categorical_cross_entropy": "softmax",
+    OF_TOKENS: "softmax",
 }
 MOST_ROWS, MOST_NUMBERS = 8192, 1 << 24  # in one pass without training: samples; Z and A of all layers (64 MB)
 MOST_NUMBERS_ON_GPU = 1 << 29  # 2 GB; a GPU needs many samples at once

@@ -34,7 +34,7 @@ ADDS_BIAS = 4
 def missing() -> str:
     """Why cuBLAS cannot be used on this machine with a GPU; "" if it can."""
     try:
-        _handle(0)
+        _library()
     except Exception as error:  # its type depends on what is missing
         return f"cuBLAS is missing: {error}"
     return ""
