@@ -681,7 +681,7 @@ pipeline = Operation(
         advice=_of_waits,
         sizes_to_check=tuple(
             {"devices": devices, "batches": batches}
-            for devices, batches in ((2, 2), (1, 1), (1, 4), (3, 1), (4, 4), (4, 8), (7, 3), (8, 32))
+            for devices, batches in ((2, 2), (1, 1), (1, 4), (3, 1), (4, 4), (4, 8), (7, 3), (8, 32), (2, 70))
         ),
         draw_sizes=lambda rng: {"devices": int(rng.integers(1, 9)), "batches": int(rng.integers(1, 100))},
     ),

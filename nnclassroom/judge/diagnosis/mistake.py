@@ -9,7 +9,7 @@ from nnclassroom.judge.compare import Call, Wrong
 from nnclassroom.judge.tolerance import by_result, float64
 from nncourse.kernels.operation import Operation
 
-NEAR = 1e-5  # of a number: where a mistake makes it larger than the right one, its roundings are larger too
+NEAR = 1e-5  # of the larger of what a mistake gives and what is right: a sum of such numbers is rounded as they are
 NEARER = 4  # times nearer to what the mistake gives than to what is right
 
 
@@ -41,8 +41,9 @@ def mistake_in(operation: Operation, wrong: Wrong, arguments: Sequence[Any]) -> 
                 continue
             errors = np.broadcast_to(wrong.allowed, got.shape)[where]
             distance = np.where((got[where] == value) | (np.isnan(got[where]) & np.isnan(value)), 0, got[where] - value)
-            from_right = np.abs(got[where] - wrong.reference[where])
-            if _is_that(np.abs(distance), value, from_right, wrong.elements[where], errors):
+            right = wrong.reference[where]
+            size = np.fmax(np.abs(value), np.where(np.isfinite(right), np.abs(right), 0))
+            if _is_that(np.abs(distance), size, np.abs(got[where] - right), wrong.elements[where], errors):
                 beyond_rounding = np.maximum(np.abs(distance) - errors / NEARER, 0)
                 found.append((float(np.linalg.norm(beyond_rounding)), str(words)))
     return min(found, key=lambda each: each[0])[1] if found else ""
@@ -61,8 +62,8 @@ def mistake_of_shape(call: Call, name: str, got: np.ndarray) -> str:
     return ""
 
 
-def _is_that(distance: Any, value: Any, from_right: Any, wrong: Any, allowed: Any) -> bool:
-    near = (distance == 0) | (distance <= allowed + NEAR * np.abs(value))
+def _is_that(distance: Any, size: Any, from_right: Any, wrong: Any, allowed: Any) -> bool:
+    near = (distance == 0) | (distance <= allowed + NEAR * size)
     nearer = (distance == 0) | ~(distance * NEARER > from_right)
     return bool(np.all(near & (nearer | ~wrong)))
 
