@@ -5,13 +5,15 @@ without TF32, steps on one batch of random tokens that is already on the GPU. Al
 they are timed, their costs after CHECKED steps are compared. PyTorch runs eagerly, and as a recorded CUDA graph; the
 course trains by the plan that it chooses, and by recorded steps with readable kernels in place of the default ones.
 
-Attention alone, forward: one sample of 8 heads of width 64; fused_attention, the same with stored scores by cuBLAS, and
-PyTorch's scaled_dot_product_attention.
+Attention alone, forward: one sample of 8 heads of width 64; fused_attention, by its kernels tiled and shared;
+attention_forward, which stores the weights; the same steps with stored scores by cuBLAS; and PyTorch's
+scaled_dot_product_attention.
 
 Contenders take turns; a time is the median of the rounds.
 """
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -36,8 +38,12 @@ from nncourse.model.training import evaluate
 RATE, CHECKED, TOLERANCE = 0.001, 5, 2e-3  # the tolerance is relative to the fall of the cost
 OURS, READABLE, EAGER, GRAPH = "nncourse", "nncourse, readable kernels", "PyTorch eager", "PyTorch graph"
 READABLE_KERNELS = dict.fromkeys(("dense_forward", "hidden_delta", "weight_gradient"), "tiled")
-FUSED, STORED, SDPA = "fused_attention", "scores stored, cuBLAS", "PyTorch SDPA"
-HEADS, WIDTH, LENGTHS = 8, 64, (1024, 4096, 16384)
+FUSED, SHARED, KEPT = "fused_attention", "fused_attention, shared", "attention_forward"
+STORED, SDPA = "scores stored, cuBLAS", "PyTorch SDPA"
+HEADS, WIDTH = 8, 64
+LENGTHS = 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384
+IN_TABLE = 1024, 4096, 16384
+AT_ONCE = 0.002  # seconds; shorter calls are timed several at once, so that the launch of one hides behind another
 
 
 class Case(NamedTuple):
@@ -222,7 +228,7 @@ def alone(length: int, causal: bool, rounds: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     given = [rng.standard_normal((1, HEADS, length, WIDTH), dtype=np.float32) for _ in range(3)]
     there, torches = [cupy.asarray(each) for each in given], [torch.from_numpy(each).cuda() for each in given]
-    fused = choose("cuda").fused_attention
+    usual, readable = choose("cuda"), choose("cuda", fused_attention="shared")
 
     def stored() -> Any:
         Q, K, V = there
@@ -238,37 +244,44 @@ def alone(length: int, causal: bool, rounds: int) -> dict[str, Any]:
     mask = cupy.triu(cupy.full((length, length), -np.inf, np.float32), 1) if causal else None
     sdpa = torch.nn.functional.scaled_dot_product_attention
     calls = {
-        FUSED: lambda: fused(*there, int(causal)),
+        FUSED: lambda: usual.fused_attention(*there, int(causal)),
+        SHARED: lambda: readable.fused_attention(*there, int(causal)),
+        KEPT: lambda: usual.attention_forward(*there, int(causal))[0],
         STORED: stored,
         SDPA: lambda: sdpa(*torches, is_causal=causal),
     }
     right = cupy.asarray(calls[SDPA]())
     errors = {name: float(abs(cupy.asarray(call()) - right).max()) for name, call in calls.items()}
-    times = in_turn(calls, rounds)
+    times = in_turn(calls, rounds, AT_ONCE)
     milliseconds = {name: 1e3 * each for name, each in times.items()}
     return {"length": length, "causal": causal, "errors": errors, "milliseconds": milliseconds}
 
 
-def in_turn(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """The median seconds of each call; all take turns. Each is called once before."""
+def in_turn(calls: dict[str, Callable[[], Any]], rounds: int, at_least: float = 0.0) -> dict[str, float]:
+    """The median seconds of each call; all take turns, after two. A turn takes `at_least` so many seconds."""
     import cupy
 
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for number in range(rounds + 1):
+    times = dict.fromkeys(calls, 1)
+    for number in range(rounds + 2):
         for name, call in calls.items():
             cupy.cuda.runtime.deviceSynchronize()
             start = time.perf_counter()
-            call()
+            for _ in range(times[name]):
+                call()
             cupy.cuda.runtime.deviceSynchronize()
-            if number:
-                seconds[name].append(time.perf_counter() - start)
+            each = (time.perf_counter() - start) / times[name]
+            if number > 1:
+                seconds[name].append(each)
+            elif number:
+                times[name] = max(1, math.ceil(at_least / each))
     return {name: statistics.median(each) for name, each in seconds.items()}
 
 
 def words_and_rows(result: dict[str, Any]) -> tuple[str, list[list[str]]]:
     """The networks in words, and a table: µs a step in training, then ms of attention alone."""
     trained, alone_rows = result["training"], []
-    for each in result["attention"]:
+    for each in [each for each in result["attention"] if each["length"] in IN_TABLE]:
         times = [f"{each['milliseconds'][name]:.3g} ms" for name in (FUSED, STORED, SDPA)]
         alone_rows.append([f"forward, t = {each['length']:,}{', causal' * each['causal']}", times[0], "", *times[1:]])
     rows = [["", OURS, READABLE, "PyTorch eager, or scores stored", "PyTorch graph, or SDPA"]]

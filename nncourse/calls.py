@@ -97,6 +97,7 @@ OPERATIONS = {
         "attention_backward",
         "fused_attention",
     ),
+    "nncourse.kernels.attention_step": ("attention_step",),
     "nncourse.kernels.residual": ("shortcut_sum", "relu_delta"),
     "nncourse.kernels.update": (
         "sgd_update",
@@ -508,6 +509,14 @@ class Calls:
 
         Q (batch, heads, t, d), K (batch, heads, t, d), V (batch, heads, t, d), causal () int -> O (batch, heads, t, d)
         where causal <= 1
+        """
+        raise NotImplementedError
+
+    def attention_step(self, q: Array, K: Array, V: Array, length: int) -> Array:
+        """o = Σ_j p[j] V[j], p = softmax of q · K[j] / √d over j < length.
+
+        q (batch, heads, d), K (batch, heads, most, d), V (batch, heads, most, d), length () int -> o (batch, heads, d)
+        where length >= 1, length <= most
         """
         raise NotImplementedError
 

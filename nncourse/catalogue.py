@@ -10,7 +10,7 @@ from nncourse.kernels.operation import Operation
 
 # In the order of the course. A module that only adds kernels to another module's operations follows it.
 IMAGES = ("convolution", "convolution_backpropagation", "libraries.cudnn", "pooling", "dropout", "normalisation")
-OTHERS = ("embedding", "layernorm", "attention", "residual", "update", "confusion")
+OTHERS = ("embedding", "layernorm", "attention", "attention_step", "residual", "update", "confusion")
 TOPICS = ("neuron", "activations", "dense", "cost", "backpropagation", *IMAGES, *OTHERS)
 
 

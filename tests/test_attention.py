@@ -6,6 +6,7 @@ from finite_differences import slopes
 
 from nnclassroom.judge.check import check
 from nncourse.backend import choose
+from nncourse.device import stacked
 from nncourse.kernels.attention import (
     attention_backward,
     attention_forward,
@@ -13,6 +14,7 @@ from nncourse.kernels.attention import (
     merge_heads,
     split_heads,
 )
+from nncourse.kernels.attention_step import attention_step
 
 CPU = ("loops", "numpy", "numba")
 SHAPES = [(2, 3, 5, 4), (1, 2, 1, 3), (3, 1, 9, 1)]
@@ -36,6 +38,16 @@ def test_outputs_and_gradients_are_pytorchs(shape, causal, kernel, rng):
     np.testing.assert_allclose(fused_attention[kernel](Q, K, V, causal), O, rtol=1e-4, atol=1e-6)
     for got, tensor in zip(attention_backward[kernel](D, Q, K, V, P), tensors, strict=True):
         np.testing.assert_allclose(got, tensor.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", CPU)
+def test_a_step_is_the_last_row_of_attention(kernel, rng):
+    """Whatever the places of the cache that are not filled hold."""
+    Q, K, V, _ = numbers((2, 3, 5, 4), rng)
+    O, _ = attention_forward["numpy"](Q, K, V, 1)
+    cache = [np.concatenate([each, np.full((2, 3, 2, 4), np.nan, "f")], axis=2) for each in (K, V)]
+    got = attention_step[kernel](np.ascontiguousarray(Q[:, :, 4]), *cache, 5)
+    np.testing.assert_allclose(got, O[:, :, 4], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("causal", (0, 1))
@@ -229,3 +241,19 @@ def test_a_right_kernel_of_another_kind_is_accepted(seed):
     for operation, kernel in kernels:
         verdict = check(operation, kernel, seed=seed)
         assert verdict, str(verdict)
+
+
+def test_arrays_are_stacked_without_a_copy_only_where_they_are_the_parts_of_one_in_order(rng):
+    whole = rng.standard_normal((3, 2, 4))
+    assert stacked(list(whole)) is whole
+    others = (
+        [whole[0], whole[2], whole[1]],
+        list(whole[:2]),
+        [each.T for each in np.zeros((3, 4, 4))],
+        [np.zeros(2), np.ones(2)],
+        list(np.zeros((3, 8))[:, ::2]),
+        [np.frombuffer(bytes(8), "f")] * 2,
+    )
+    for arrays in others:
+        got = stacked(arrays)
+        assert np.array_equal(got, np.stack(arrays)) and not any(np.shares_memory(got, each) for each in arrays)

@@ -7,9 +7,12 @@ from refusals import command_refused, refused
 from nnclassroom.commands import main
 from nncourse import datasets, language
 from nncourse.backend import choose
+from nncourse.catalogue import find
 from nncourse.datasets_sequences import CHARACTERS, UNKNOWN, decoded, encoded, prose
+from nncourse.kernels.kernel import Kernel
 from nncourse.model import files, metrics
-from nncourse.model.generation import generate
+from nncourse.model.generation import generate, positioned
+from nncourse.model.layers import LayerSequence
 from nncourse.model.network import OF_TOKENS, Network, backpropagation, cost_of, forward, input_gradient, make_network
 from nncourse.model.optimizers import Adam
 from nncourse.model.sequence_layers import SelfAttention
@@ -261,6 +264,38 @@ def test_generation_draws_by_temperature_and_goes_beyond_the_window(adder):
     assert "whole numbers from 0 to 11" in refused(generate, network, [12], NUMPY, 1)
     assert "at least one to begin with" in refused(generate, network, np.zeros((2, 0), int), NUMPY, 1)
     assert f"with the cost {OF_TOKENS}; got mse" in refused(generate, make_network([3, 2]), [1], NUMPY, 1)
+
+
+@pytest.mark.parametrize("backend", ["loops", "numpy", "numba"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "tokens9x12,embed16,block2x24,block4x8,layernorm,12",
+        "tokens9x12,embed8unordered,attention2,dropout0.2,7,attention1,12",
+    ],
+)
+def test_a_position_computed_alone_is_that_of_the_whole_window(words, backend, rng):
+    """Keys and values are kept for each layer of attention, in blocks and outside, and the network is not changed."""
+    network, backend = moved(transformer(words)), choose(backend)
+    before, X = network.flat_parameters.copy(), rng.integers(0, 12, (3, 9)).astype("f")
+    whole, by_position = network.predict(X, backend), LayerSequence(positioned(network.layers, 9))
+    for place in range(9):
+        alone = by_position.forward(X[:, place : place + 1], backend).A
+        np.testing.assert_allclose(alone[:, 0], whole[:, place], rtol=1e-4, atol=1e-6)
+    assert np.array_equal(network.flat_parameters, before)
+
+
+def test_generation_computes_each_position_once_while_the_window_holds_all():
+    """Counted by the rows that the first dense layer of attention gets."""
+    network, rows = transformer("tokens6x12,embed8,attention2,12"), []
+
+    def counted(A, W, b):
+        rows.append(len(A))
+        return NUMPY.dense_forward(A, W, b)
+
+    kernel = Kernel(find("dense_forward"), "counted", "cpu", "", counted)
+    generate(network, [[1, 2], [3, 4], [5, 6]], choose("numpy", dense_forward=kernel), 6)
+    assert rows[0::3] == rows[1::3] == rows[2::3] == [3] * 6 + [18]  # the last token needs the whole window
 
 
 def said_by(capsys, *arguments):

@@ -169,6 +169,9 @@ def counterpart(operation: str, torch: ModuleType) -> Callable[..., Any] | None:
         "attention_forward": attention,
         "attention_backward": attention_backward,
         "fused_attention": lambda Q, K, V, causal: F.scaled_dot_product_attention(Q, K, V, is_causal=bool(causal)),
+        "attention_step": lambda q, K, V, length: F.scaled_dot_product_attention(
+            q[:, :, None], K[:, :, :length], V[:, :, :length]
+        )[:, :, 0],
         "shortcut_sum": torch.add,
         "relu_delta": lambda G, A: aten.threshold_backward(G, A, 0),
         "residual_backward": lambda G, A_above, W: (D := aten.threshold_backward(G, A_above, 0)) @ W + D,

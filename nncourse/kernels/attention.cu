@@ -1,25 +1,27 @@
 // Attention. Q, K, V, O and their gradients (batch, heads, t, d), P (batch, heads, t, t); a head is one sample's.
 //   naive    attention_forward, fused_attention: a thread computes one row; attention_backward: a block computes one head
-//   naive    split_heads, merge_heads: a thread moves one number
-//   tiled    in attention_tiles.cu
+//   rows     split_heads, merge_heads: a block moves all numbers of one position
+//   shared   fused_attention: a thread computes one row; keys and values pass through shared memory
+//   tiled    in attention_tiles.cu and fused_attention.cu
 //   nncourse check attention_forward       against the reference
 //   nncourse time attention_forward        beside this machine's limits
 
 // H[p, s, h, i, k] = A[s, i, p, h, k]
-extern "C" __global__ void split_heads_naive(const float* A, float* H, int batch, int t, int parts, int heads, int d) {
-    int to = blockIdx.x * blockDim.x + threadIdx.x;
-    if (to >= batch * t * parts * heads * d) return;
-    int k = to % d, i = to / d % t, h = to / d / t % heads, s = to / d / t / heads % batch, p = to / d / t / heads / batch;
-    H[to] = A[(((s * t + i) * parts + p) * heads + h) * d + k];
+extern "C" __global__ void split_heads_rows(const float* A, float* H, int batch, int t, int parts, int heads, int d) {
+    int s = blockIdx.x / t, i = blockIdx.x % t, n = parts * heads * d;
+    for (int e = threadIdx.x; e < n; e += blockDim.x) {
+        int p = e / d / heads, h = e / d % heads, k = e % d;
+        H[(((size_t)(p * batch + s) * heads + h) * t + i) * d + k] = A[(size_t)blockIdx.x * n + e];
+    }
 }
 
 // A[s, i, p, h, k] = H[p, s, h, i, k]
-extern "C" __global__ void merge_heads_naive(const float* H, float* A, int parts, int batch, int heads, int t, int d) {
-    int to = blockIdx.x * blockDim.x + threadIdx.x;
-    if (to >= batch * t * parts * heads * d) return;
-    int k = to % d, h = to / d % heads, p = to / d / heads % parts, i = to / d / heads / parts % t;
-    int s = to / d / heads / parts / t;
-    A[to] = H[(((p * batch + s) * heads + h) * t + i) * d + k];
+extern "C" __global__ void merge_heads_rows(const float* H, float* A, int parts, int batch, int heads, int t, int d) {
+    int s = blockIdx.x / t, i = blockIdx.x % t, n = parts * heads * d;
+    for (int e = threadIdx.x; e < n; e += blockDim.x) {
+        int p = e / d / heads, h = e / d % heads, k = e % d;
+        A[(size_t)blockIdx.x * n + e] = H[(((size_t)(p * batch + s) * heads + h) * t + i) * d + k];
+    }
 }
 
 __device__ float dot(const float* a, const float* b, int n) {
@@ -107,4 +109,69 @@ extern "C" __global__ void fused_attention_naive(const float* Q, const float* K,
         top = larger;
     }
     for (int k = 0; k < d; k++) o[k] /= total;
+}
+
+// A block takes QUERIES queries of one head, each thread one, with its sums in registers. Keys pass through shared memory,
+// KEYS at a time; of wide rows PART numbers at a time, and then the scores are computed anew for each PART columns of O.
+#define QUERIES 128
+#define KEYS 16
+#define PART 64
+
+// All threads bring `rows` rows of a matrix (t, d), from row `first` and column `c` on; zeros past its ends. With PART + 4
+// numbers a row begins at a multiple of 16 bytes, so that a thread can read four at once, and eight rows in other banks.
+__device__ void bring(float (*tile)[PART + 4], int rows, const float* matrix, int first, int c, int t, int d) {
+    for (int e = threadIdx.x; e < rows * PART; e += blockDim.x) {
+        int i = first + e / PART, k = c + e % PART;
+        tile[e / PART][e % PART] = i < t && k < d ? matrix[(size_t)i * d + k] : 0.0f;
+    }
+}
+
+extern "C" __global__ void fused_attention_shared(const float* Q, const float* K, const float* V, float* O, int batch,
+                                                  int heads, int t, int d, int causal) {
+    alignas(16) __shared__ float q[QUERIES][PART + 4], k[KEYS][PART + 4], v[KEYS][PART + 4];
+    int blocks = (t + QUERIES - 1) / QUERIES, i0 = blockIdx.x % blocks * QUERIES, i = i0 + threadIdx.x;
+    size_t first = (size_t)(blockIdx.x / blocks) * t * d;
+    int end = causal ? min(t, i0 + QUERIES) : t;  // no query of the block sees a key from there on
+    for (int c = 0; c < d; c += PART) {
+        float o[PART] = {}, top = -INFINITY, total = 0.0f;
+        for (int j0 = 0; j0 < end; j0 += KEYS) {
+            float s[KEYS] = {};
+            __syncthreads();  // nobody refills v before all have read
+            bring(v, KEYS, V + first, j0, c, t, d);
+            for (int part = 0; part < d; part += PART) {
+                bring(q, QUERIES, Q + first, i0, part, t, d);
+                bring(k, KEYS, K + first, j0, part, t, d);
+                __syncthreads();
+                float mine[PART];  // its query, in registers
+#pragma unroll
+                for (int n = 0; n < PART; n++) mine[n] = q[threadIdx.x][n];
+#pragma unroll
+                for (int j = 0; j < KEYS; j++)
+#pragma unroll
+                    for (int n = 0; n < PART; n++) s[j] += mine[n] * k[j][n];
+                __syncthreads();
+            }
+            float larger = top;
+#pragma unroll
+            for (int j = 0; j < KEYS; j++) {
+                s[j] = j0 + j < t && (!causal || j0 + j <= i) ? s[j] / sqrtf(d) : -INFINITY;
+                larger = fmaxf(larger, s[j]);
+            }
+            float shrink = expf(top - larger);
+            total *= shrink;
+#pragma unroll
+            for (int n = 0; n < PART; n++) o[n] *= shrink;
+#pragma unroll
+            for (int j = 0; j < KEYS; j++) {
+                float weight = expf(s[j] - larger);
+                total += weight;
+#pragma unroll
+                for (int n = 0; n < PART; n++) o[n] += weight * v[j][n];
+            }
+            top = larger;
+        }
+#pragma unroll
+        for (int n = 0; n < PART; n++)
+            if (i < t && c + n < d) O[first + (size_t)i * d + c + n] = o[n] / total;
+    }
 }

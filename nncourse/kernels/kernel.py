@@ -15,6 +15,7 @@ from nncourse.kernels.contract import Formula, Sizes
 from nncourse.kernels.signature import Signature
 
 MANTISSA = 23  # bits of a float32's
+ALIGNED = 64  # numbers; CuPy allocates in multiples of as many bytes times four
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class CudaKernel(Kernel):
         shapes, sizes, grid = self.plans[key]
         passed = dict(zip(operation.names, arguments, strict=True)) | sizes
         if new := operation.shapes.new:
-            made = (out,) if len(new) == 1 else (None,) * len(new) if out is None else out
+            made = (out,) if len(new) == 1 else self._together(shapes, arguments[0]) if out is None else out
             if not isinstance(made, tuple) or len(made) != len(new):
                 wanted = ", ".join(map(str, new))
                 raise CourseError(f"{operation.name} ({self.name}): expected out as a tuple of {wanted}; got {out!r}")
@@ -146,6 +147,15 @@ class CudaKernel(Kernel):
         """The threads of a launch that is the same for all sizes; 0 if it follows from them."""
         grid = [size for size in self.grid or () if isinstance(size, int)]
         return prod(grid) * prod(self.block) if self.grid and len(grid) == len(self.grid) else 0
+
+    def _together(self, shapes: Mapping[str, tuple[int, ...]], like: Any) -> tuple[Any, ...]:
+        """Several new results: parts of one array if they have one shape and lie as if they were alone, else None."""
+        new = self.operation.shapes.new
+        kinds = {(shapes[result.name], result.dtype) for result in new}
+        (shape, dtype), *others = kinds
+        if others or prod(shape) % ALIGNED or not devices.on_gpu(like):
+            return (None,) * len(new)
+        return tuple(devices.array_module(like).empty((len(new), *shape), dtype))
 
     def _made(self, name: str, shape: tuple[int, ...], dtype: type, out: Any, like: Any) -> Any:
         """The array for a new result: `out` if it is given; filled with zeros if the kernel adds to it."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nncourse.calls import Array, Calls
+from nncourse.device import stacked
 from nncourse.errors import CourseError
 from nncourse.model import registry
 from nncourse.model.layers import (
@@ -174,7 +175,7 @@ class SelfAttention(WithoutStatistics):
         (H, P, found), rows, t = here.kept, rows_of(A_below), np.float32(D.shape[1])
         D_o = rows_of(D) * t
         G = self._split(delta_of_rows(D_o, W_o, None, backend), A_below, backend)
-        dH = np.stack(backend.attention_backward(G[0], H[0], H[1], H[2], P))
+        dH = stacked(backend.attention_backward(G[0], H[0], H[1], H[2], P))
         D_h = backend.merge_heads(dH).reshape(len(rows), len(W))
         of_parts = backend.weight_gradient(D_h, rows), backend.bias_gradient(D_h)
         gradients = *of_parts, backend.weight_gradient(D_o, found), backend.bias_gradient(D_o)

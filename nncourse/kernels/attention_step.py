@@ -1,0 +1,124 @@
+"""Attention of one new position, whose keys and values and those of all positions before it are kept.
+
+A network that continues a text asks for one more position at a time. Keys and values never change once they are
+computed, so they are kept in arrays with room for `most` positions, of which `length` are filled. Only the last
+position has a query.
+"""
+
+import math
+
+import numpy as np
+
+from nncourse.device import Array
+from nncourse.kernels.attention import HARD, SUM_TOLERANCE, f32
+from nncourse.kernels.operation import Operation, cuda_beside
+from nncourse.kernels.trial import Mistakes, Trial, sizes_named
+
+_sizes = sizes_named("batch heads most d length")
+
+
+def _softmax(S: Array) -> Array:
+    return np.exp(S - np.logaddexp.reduce(S, axis=2, keepdims=True))
+
+
+def _scores(q: Array, K: Array) -> Array:
+    return np.einsum("shd,shjd->shj", q, K) / math.sqrt(q.shape[2])
+
+
+def _weighted(p: Array, V: Array) -> Array:
+    return np.einsum("shj,shjd->shd", p, V)
+
+
+def _magnitude(q: Array, K: Array, V: Array, length: int) -> Array:
+    """A score's rounding error changes its weight in proportion, and through the sum all weights."""
+    K, V = K[:, :, :length], V[:, :, :length]
+    p, of_scores = _softmax(_scores(q, K)), _scores(abs(q), abs(K))
+    return _weighted(p * (1 + of_scores + (p * of_scores).sum(axis=2, keepdims=True)), abs(V))
+
+
+def _mistakes(place: tuple[int, ...], q: Array, K: Array, V: Array, length: int) -> Mistakes:
+    d, keys, values = q.shape[2], K[:, :, :length], V[:, :, :length]
+    S = _scores(q, keys)
+    yield "the places after the first `length` are not filled: leave them out", _weighted(_softmax(_scores(q, K)), V)
+    if length > 1:
+        words = "the last of the first `length` positions is left out: the new position sees itself"
+        yield words, _weighted(_softmax(S[..., :-1]), values[:, :, :-1])
+    yield "the scores are not divided by √d", _weighted(_softmax(S * math.sqrt(d)), values)
+    yield "the scores are divided by d: divide them by its root", _weighted(_softmax(S / math.sqrt(d)), values)
+    yield "every value has the same weight: take the softmax of the scores", values.mean(axis=2)
+    yield "the weights are applied to the keys: take the values", _weighted(_softmax(S), keys)
+    shifted = np.exp(S - S.max(axis=2, keepdims=True))
+    yield "the exponentials are not divided: divide them by their sum", _weighted(shifted, values)
+    raised = np.exp(S.astype(np.float32))
+    words = "exp overflows, or all become 0: subtract the largest score first"
+    yield words, _weighted(raised / raised.sum(axis=2, keepdims=True), values)
+
+
+attention_step = Operation(
+    "attention_step",
+    "o = Σ_j p[j] V[j], p = softmax of q · K[j] / √d over j < length",
+    contract="q (batch, heads, d), K (batch, heads, most, d), V (batch, heads, most, d), length () int -> "
+    "o (batch, heads, d) where length >= 1, length <= most",
+    reference=lambda q, K, V, length: _weighted(_softmax(_scores(q, K[:, :, :length])), V[:, :, :length]),
+    flops=lambda batch, heads, d, most, length: batch * heads * length * (4 * d + 5),
+    trial=Trial(
+        tolerance=SUM_TOLERANCE,
+        error_scale=_magnitude,
+        values={"q": HARD["Q"], "K": HARD["K"]},
+        edge_cases=("zeros", "large"),
+        mistakes=_mistakes,
+        sizes_to_check=[
+            _sizes(2, 2, 5, 4, 3),
+            _sizes(1, 1, 1, 1, 1),
+            _sizes(1, 2, 7, 5, 1),  # the first position of a text
+            _sizes(3, 2, 4, 4, 4),  # no room left
+            _sizes(2, 3, 40, 16, 33),
+            _sizes(1, 1, 70, 33, 64),
+            _sizes(1, 3, 20, 130, 17),
+            _sizes(5, 1, 9, 3, 8),
+        ],
+        draw_sizes=lambda rng: _sizes(*rng.integers(1, 9, 2).tolist(), 8, *rng.integers(1, 9, 2).tolist()),
+        large_sizes=[
+            _sizes(65_900, 1, 2, 1, 1),
+            _sizes(1, 66_000, 1, 1, 1),
+            _sizes(1, 1, 66_100, 1, 65_900),
+            _sizes(1, 1, 2, 66_200, 2),
+        ],
+        sizes_to_time=lambda device: _sizes(*((32, 8, 1024, 64, 1000) if device == "gpu" else (1, 4, 256, 16, 200))),
+    ),
+)
+
+
+@attention_step.loops_kernel
+def loops(q: Array, K: Array, V: Array, length: int) -> Array:
+    batch, heads, d = q.shape
+    o = np.zeros_like(q)
+    p = np.empty(length, q.dtype)
+    for s in range(batch):
+        for h in range(heads):
+            top, total = -math.inf, 0.0
+            for j in range(length):
+                dot = f32(0)
+                for k in range(d):
+                    dot += q[s, h, k] * K[s, h, j, k]
+                p[j] = dot / math.sqrt(d)
+                top = max(top, p[j])
+            for j in range(length):
+                p[j] = math.exp(p[j] - top)
+                total += p[j]
+            for j in range(length):
+                for k in range(d):
+                    o[s, h, k] += f32(p[j] / total) * V[s, h, j, k]
+    return o
+
+
+@attention_step.array_kernel
+def array(q: Array, K: Array, V: Array, length: int) -> Array:
+    p = K[:, :, :length] @ (q * q.shape[2] ** -0.5)[..., None]
+    p -= p.max(axis=2, keepdims=True)
+    np.exp(p, out=p)
+    p /= p.sum(axis=2, keepdims=True)
+    return (p.swapaxes(2, 3) @ V[:, :, :length])[:, :, 0]
+
+
+attention_step.cuda_kernel("warp", cuda_beside(__file__), block=32, grid=("batch * heads",))
