@@ -20,6 +20,9 @@ WORDS = {
     # benchmarks/resnet.py
     "PyTorch, cuDNN by rules": "PyTorch, cuDNN by rules",
     "rest": "rest",
+    # benchmarks/attention.py
+    "fused_attention, shared": "fused_attention, shared",
+    "scores stored, cuBLAS": "scores stored, cuBLAS",
     # benchmarks/sums.py
     "transformer": "transformer",
     "without positions": "without positions",

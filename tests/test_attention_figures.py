@@ -1,8 +1,8 @@
-"""What notebook 15 shows: a lookup, products, means, curves of several seeds, attention weights."""
+"""What notebooks 15 and 15b show: a lookup, products, means, curves, attention weights; and a softmax in pieces."""
 
 import numpy as np
 
-from nnclassroom.figures import nb15
+from nnclassroom.figures import nb15, nb15_fused
 
 
 def test_the_figure_of_a_lookup_says_weights_and_result_and_marks_the_largest_by_width():
@@ -57,3 +57,48 @@ def test_weights_show_what_each_position_looks_at():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["= → 2", "2 → 3", "3 → 1"]
     assert "block 1, = at 5: 0.60 on 7 at 1 and 0.40 on 5 at 4" in figure.words
     assert sorted(filter(None, (text.get_text() for text in axes.texts))) == ["0.4", "0.6", "1.0", "1.0"]
+
+
+# ---- notebook 15b
+
+
+def test_what_is_carried_shrinks_where_a_larger_score_comes():
+    figure = nb15.plot_carried([1, 3, 2])
+    for said in ("score 1: top 1, total 1.00", "score 3: top 3, total 1.14", "score 2: top 3, total 1.50"):
+        assert said in figure.words
+    first = [bar.get_height() for bar in figure.axes[1].containers[0]]  # the part of key 0 after each key
+    np.testing.assert_allclose(first, [1, np.exp(-2), np.exp(-2)])
+
+
+def test_all_lanes_of_an_exchange_end_with_the_largest():
+    axes = nb15.plot_exchange().figure.axes[0]
+    rows = {
+        y: [text.get_text() for text in axes.texts if text.get_text() and text.get_position()[1] == y] for y in (0, -3)
+    }
+    assert max(map(int, rows[0])) == 7 and rows[-3] == ["7"] * 8
+
+
+def test_only_the_scores_of_a_block_and_a_tile_are_hatched():
+    axes = nb15.plot_passing().axes[0]
+    hatched = [patch.get_xy() for patch in axes.patches if patch.get_hatch()]
+    assert len(hatched) == nb15_fused.BLOCK * nb15_fused.TILE and min(x for x, _ in hatched) == 15 + nb15_fused.TILE
+
+
+def test_times_by_length_are_those_of_the_record():
+    names = dict.fromkeys(nb15_fused.SHOWN)
+    records = [
+        {"length": t, "causal": causal, "milliseconds": {name: t * (n + 1) for n, name in enumerate(names)}}
+        for t in (64, 256)
+        for causal in (False, True)
+    ]
+    assert nb15.lengths(records, True, [256]).splitlines()[2].split()[-2:] == ["512", "ms"]
+    axes = nb15.plot_lengths(records, True).figure.axes[0]
+    assert [list(line.get_ydata()) for line in axes.get_lines()][1] == [128, 512]
+
+
+def test_texts_are_those_of_the_language_with_the_range_of_the_costs():
+    records = [{"language": "es", "costs": [9, 9], "texts": {"1": "no"}}]
+    records += [
+        {"language": "en", "costs": [3, cost], "texts": {"2": "so it\nis"} if cost == 2 else {}} for cost in (2, 1.5)
+    ]
+    assert nb15.texts(records).splitlines() == ["epoch 2, cost 1.50 to 2.00:", "  so it is"]

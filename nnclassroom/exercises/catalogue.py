@@ -11,6 +11,7 @@ from nncourse.kernels.operation import Operation
 
 NOTEBOOKS = (
     "nb02b", "nb03", "nb03b", "nb04", "nb05c", "nb06", "nb08", "nb08_to_10", "nb09", "nb12", "nb13", "nb14", "nb15",
+    "nb15b",
 )  # fmt: skip
 WHOLE_STEP = "algorithm_1"  # training steps run a student's kept one
 

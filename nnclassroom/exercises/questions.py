@@ -566,5 +566,28 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
             60,
             "A filter has the same 9 weights and one bias at every position: 6 · 10, whatever the size of the images.",
         ),
+    ),  # before notebook 15b
+    "15b": (
+        Question(
+            "15",
+            "In causal attention all scores are 0, and the values of the positions 0 to 3 are 8, 4, 0 and 100. What "
+            "does position 2 find?",
+            4,
+            "It sees positions 0 to 2, with a weight of a third each: 12 / 3.",
+        ),
+        Question(
+            "13",
+            "A job takes 120 s at 500 W, or 100 s at 700 W. Which one has the smaller product of energy and delay?",
+            "b",
+            "60 kJ · 120 s = 7.2 MJ s, and 70 kJ · 100 s = 7.0 MJ s: more energy, but a smaller product.",
+            ("that of 120 s", "that of 100 s", "both are equal"),
+        ),
+        Question(
+            "11",
+            "A digit's image has 28 × 28 pixels. It goes through a convolution of 3 × 3 with padding 1, a max-pool of "
+            "2 × 2, and both once more, with 4 filters each. How many numbers does the dense layer get?",
+            196,
+            "Padding keeps the size, and each pool halves it: 14 × 14, then 7 × 7, from each of 4 filters: 4 · 49.",
+        ),
     ),
 }

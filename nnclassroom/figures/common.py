@@ -174,6 +174,14 @@ def draw_cell(axes: Axes, x: float, y: float, text: str = "", fontsize: float = 
     axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=fontsize)
 
 
+def draw_grid(axes: Axes, corner: tuple[float, float], marks: np.ndarray, name: str = "") -> None:
+    """Draw a grid below and to the right of a corner, with a name above it: marks of 1 are blue, of 2 hatched."""
+    for (row, column), mark in np.ndenumerate(marks):
+        style: dict[str, Any] = {"edgecolor": "0.5", "hatch": "///" if mark == 2 else ""}
+        draw_cell(axes, corner[0] + column, corner[1] - row - 1, facecolor="#1f77b4" if mark == 1 else "white", **style)
+    axes.text(corner[0] + marks.shape[1] / 2, corner[1] + 0.5, name, ha="center", va="center", fontsize=12)
+
+
 def draw_box(
     axes: Axes, corner: tuple[float, float], size: tuple[float, float], text: str, fontsize: float, **style: Any
 ) -> None:

@@ -1,4 +1,4 @@
-"""Figures of notebook 04: threads add up their numbers, by a tree in shared memory and by shuffles in a warp."""
+"""Figures of notebooks 04 and 15b: threads put their numbers together, by a tree in shared memory or by shuffles."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from nnclassroom.figures.common import draw_arrow
 from nnclassroom.figures.described import Described
 
-__all__ = ["Described", "plot_shuffle", "plot_tree"]
+__all__ = ["Described", "plot_exchange", "plot_shuffle", "plot_tree"]
 
 NUMBERS = (3, 1, 7, 0, 4, 1, 6, 3)  # of eight threads
 FREE = {"shrinkA": 9, "shrinkB": 9}  # points between a cell's middle and an arrow
@@ -56,6 +56,26 @@ def plot_shuffle() -> Described:
         f"Eight lanes with the numbers {', '.join(map(str, NUMBERS))}. Each lane adds what the lane 4, then 2, then 1 "
     )
     return Described(figure, words + f"further to the right has. Lane 0 ends with the sum, {values[0]}.")
+
+
+def plot_exchange() -> Described:
+    """Draw an exchange in pairs that are 4, 2 and 1 apart: each lane takes the larger number of the two."""
+    values = np.array(NUMBERS)
+    figure, axes = _figure("Exchanges: all lanes end with the largest", "lane of the warp")
+    lanes, names = np.arange(len(values)), ["begin"]
+    for y, apart in enumerate((4, 2, 1, 0)):
+        for lane, value in enumerate(values):
+            _cell(axes, lane, -y, value, "tab:orange")
+            if apart:
+                draw_arrow(axes, (lane ^ apart, -y), (lane, -y - 1), "tab:red", **FREE)
+        values = np.maximum(values, values[lanes ^ apart])
+        names += [f"after {apart} apart"] if apart else []
+    axes.set_yticks(range(0, -len(names), -1), names)
+    words = (
+        f"Eight lanes with the numbers {', '.join(map(str, NUMBERS))}. Lanes 4 apart exchange their numbers, then "
+        f"lanes 2 apart, then lanes 1 apart, and each keeps the larger one. All end with the largest, {values[0]}."
+    )
+    return Described(figure, words)
 
 
 def _figure(title: str, across: str) -> tuple[Figure, Axes]:

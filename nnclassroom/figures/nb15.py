@@ -1,17 +1,36 @@
-"""Figures of notebook 15: a lookup, the products of attention, two normalisations, curves, and attention weights."""
+"""Figures of notebooks 15 and 15b: a lookup, the products of attention, two normalisations, curves, attention weights.
+
+Those of 15b are in nb15_fused.py, but for the exchange in a warp.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
-from nnclassroom.figures.common import draw_arrow, draw_cell, drawing, figure_with_axes, line_style, row_of_axes
+from nnclassroom.figures.common import draw_arrow, draw_grid, drawing, figure_with_axes, line_style, row_of_axes
 from nnclassroom.figures.described import WordedFigure
+from nnclassroom.figures.nb04 import plot_exchange
+from nnclassroom.figures.nb15_fused import lengths, plot_carried, plot_lengths, plot_passing, plot_times, texts
 from nnclassroom.figures.recorded import table
 from nnclassroom.recorded_words import in_words
 
-__all__ = ["learnt", "plot_histograms", "plot_learnt", "plot_lookup", "plot_means", "plot_products", "plot_weights"]
+__all__ = [
+    "learnt",
+    "lengths",
+    "plot_carried",
+    "plot_exchange",
+    "plot_histograms",
+    "plot_learnt",
+    "plot_lengths",
+    "plot_lookup",
+    "plot_means",
+    "plot_passing",
+    "plot_products",
+    "plot_times",
+    "plot_weights",
+    "texts",
+]
 
 BLUE, ORANGE = "#1f77b4", "#e07b00"
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8}
@@ -68,7 +87,7 @@ def plot_products(i: int = 3) -> WordedFigure:
     of_row, up_to, weights = row.repeat(D, 1), seen.repeat(D, 1), (row & seen.T) + 2 * np.triu(np.ones((T, T)), 1)
     grids = (0, "Q", of_row), (4.5, "Kᵀ", up_to.T), (11, "P", weights), (17.5, "V", up_to), (22, "O", of_row)
     for x, name, marks in grids:
-        _grid(axes, (x, 0), marks, name)
+        draw_grid(axes, (x, 0), marks, name)
     for x, text in ((3.75, "·"), (10.25, "→"), (16.75, "·"), (21.25, "=")):
         axes.text(x, -T / 2, text, ha="center", va="center", fontsize=18)
     axes.set(xlim=(-0.2, 25.2), ylim=(-T - 0.2, 1.1), aspect="equal")
@@ -84,7 +103,7 @@ def plot_means() -> WordedFigure:
     column[..., 2], row[1, 1] = 1, 1
     for axes, title, marks in zip(places, ("batch normalisation", "layer normalisation"), (column, row), strict=True):
         for sample in range(3):
-            _grid(axes, (0, -3.4 * sample), marks[sample])
+            draw_grid(axes, (0, -3.4 * sample), marks[sample])
             axes.text(-0.3, -3.4 * sample - 1.5, f"sample {sample}", ha="right", va="center")
         axes.set(xlim=(-3, 8.2), ylim=(-10.2, 0.2), aspect="equal", title=title)
     figure.words = (
@@ -92,14 +111,6 @@ def plot_means() -> WordedFigure:
         "eight numbers, at all positions of all samples; one of layer normalisation over the eight of one position."
     )
     return figure
-
-
-def _grid(axes: Axes, corner: tuple[float, float], marks: np.ndarray, name: str = "") -> None:
-    """Draw a grid with marks: 1 is blue, 2 is hatched."""
-    for (row, column), mark in np.ndenumerate(marks):
-        style: dict[str, Any] = {"edgecolor": "0.5", "hatch": "///" if mark == 2 else ""}
-        draw_cell(axes, corner[0] + column, corner[1] - row - 1, facecolor=BLUE if mark == 1 else "white", **style)
-    axes.text(corner[0] + marks.shape[1] / 2, corner[1] + 0.5, name, ha="center", va="center", fontsize=12)
 
 
 def plot_learnt(records: Sequence[Mapping[str, Any]]) -> WordedFigure:
