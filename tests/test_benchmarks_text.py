@@ -3,11 +3,12 @@
 import json
 
 from benchmarks import text
-from nncourse import datasets
+from nncourse import datasets, language
 from nncourse.datasets_sequences import CHARACTERS
 
 
 def test_costs_fall_and_the_first_seed_writes(tmp_path, monkeypatch):
+    monkeypatch.setenv(language.VARIABLE, "en")  # which the benchmark changes
     whole = datasets.text
     monkeypatch.setattr(datasets, "text", lambda length, part: few(whole(length, part)))
     monkeypatch.setattr(text, "WORDS", f"tokens{text.LENGTH}x{text.KINDS},embed16,block2x16,layernorm,{text.KINDS}")

@@ -113,6 +113,10 @@ def test_no_position_sees_those_after_it_unless_attention_is_not_causal(rng):
         network.layers[1].layers[1].causal = causal
         one, two = (network.predict(each, NUMPY)[:, :7] for each in (X, other))
         assert np.array_equal(one, two) == causal
+    words = "tokens12x12,embed16,attention2all,layernorm,12"
+    network = transformer(words)
+    assert network.in_words == words and not network.layers[1].causal
+    assert "expected causal attention, such as attention2, to generate" in refused(generate, network, [1], NUMPY, 2)
 
 
 def test_tokens_have_no_gradient_and_no_samples_have_outputs(rng):

@@ -12,7 +12,7 @@ import numpy as np
 from nncourse.device import Array
 from nncourse.kernels.contract import Sizes
 from nncourse.kernels.operation import Operation, cuda_beside
-from nncourse.kernels.trial import Mistakes, Trial, sizes_named
+from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial, sizes_named
 
 _sizes = sizes_named("batch t kinds n")
 TOKENS: dict[str, Any] = {
@@ -109,7 +109,19 @@ embedding_gradient = Operation(
     contract="tokens (batch, t) int, D (batch, t, n), kinds () int -> dE (kinds, n)",
     reference=lambda tokens, D, kinds: np.einsum("stv,stn->vn", _one_hot(tokens, kinds), D) / len(D),
     flops=lambda batch, t, n, kinds: batch * t * n,
-    trial=Trial(**TOKENS, values={"tokens": _tokens}, edge_cases=("zeros", "large"), mistakes=_mistakes_of_gradient),
+    trial=Trial(
+        **TOKENS,
+        values={"tokens": _tokens},
+        edge_cases=("zeros", "large"),
+        mistakes=_mistakes_of_gradient,
+        budgets={  # each delta is read once, by the warps of its kind, and no two threads add to one number
+            "ballot": Budget(
+                _sizes(8, 16, 5, 40),
+                (Limit("reads", "batch * t * n", "D"), Limit("atomics", "0", "dE")),
+                {"batch": 12, "kinds": 9},
+            )
+        },
+    ),
 )
 
 

@@ -70,6 +70,10 @@ def positioned(layers: Sequence[Layer], most: int) -> list[Layer]:
         elif isinstance(layer, Embedding):
             layer = _EmbeddingByPosition(layer)
         elif isinstance(layer, SelfAttention):
+            if not layer.causal:
+                raise CourseError(
+                    f"expected causal attention, such as attention{layer.heads}, to generate; got {layer}"
+                )
             layer = _AttentionByPosition(layer, most)
         found.append(layer)
     return found

@@ -115,13 +115,19 @@ class Embedding(WithoutStatistics):
         return f"embedding of {kinds} kinds in {n} numbers{'' if len(self.parameters) > 1 else ', without positions'}"
 
 
+def _of_attention(found: re.Match[str]) -> tuple[float, ...]:
+    return int(found[1]), int(not found[2])
+
+
 @registry.layer(
     "attention",
     word="attention",
-    pattern=rf"attention{N}",
-    wanted="attention and its heads, such as attention4",
+    pattern=rf"attention{N}(all)?",
+    wanted="attention and its heads, such as attention4, or attention4all to see later positions too",
     after=SEQUENCE,
     below=lambda shape: {"n": shape[-1]},
+    numbers=_of_attention,
+    spelling=lambda heads, causal: f"attention{heads}" + "all" * (not causal),
 )
 class SelfAttention(WithoutStatistics):
     """Each position adds up what it finds at others: queries, keys and values are dense layers of the same rows.
@@ -131,7 +137,7 @@ class SelfAttention(WithoutStatistics):
     """
 
     activation = ""
-    sizes = ("heads",)
+    sizes = "heads", "causal"
 
     def __init__(self, parameters: Sequence[Array], heads: int, causal: bool = True):
         W = parameters[0]

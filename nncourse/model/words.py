@@ -15,7 +15,8 @@ tokens of 10 kinds. The others are layers:
     resnet34        all layers of a ResNet-34 except the last, dense one; or resnet18
     dropout0.5      drops half of the numbers in training
     embed64         a row of 64 numbers for each token, by its kind and its position; embed64unordered by its kind alone
-    attention4      causal self-attention with 4 heads: each position of a sequence looks at itself and those before it
+    attention4      causal self-attention with 4 heads: each position of a sequence looks at itself and those before it;
+                    with attention4all it looks at all of them
     block4x256      a block of a transformer: attention4, then dense layers of 256 neurons (gelu) and back, each after a
                     layer normalisation and with a shortcut
     128             a dense layer of 128 neurons; images are flattened before it, positions of a sequence are its rows
