@@ -54,11 +54,6 @@ def half_idle() -> bool:
     return int(machine.split(" multiprocessors")[0].split()[-1]) > 2 * blocks
 
 
-def half_is_the_mask() -> bool:
-    causal, all_keys = (of_length(4096, mask)[STORED] / of_length(4096, mask)[FUSED] for mask in (True, False))
-    return 0.4 < all_keys / causal < 0.6
-
-
 def storing_costs() -> bool:
     ratios = [of_length(t, True)[KEPT] / of_length(t, True)[FUSED] for t in (1024, 2048, 4096, 8192, 16384)]
     return bool(min(ratios) > 1.65 and max(ratios) < 2.75)
@@ -87,7 +82,8 @@ def token() -> dict[str, Any]:
 
 def cached_tokens_cost_alike() -> bool:
     times = {name: dict(zip(token()["texts"], each, strict=True)) for name, each in token()["times"].items()}
-    return times["anew"][512] > 3 * times["anew"][64] and times["kept"][512] < 2 * times["kept"][64]
+    anew, kept = times["anew"], times["kept"]
+    return anew[512] > 3 * anew[64] and anew[512] / anew[64] > 2 * kept[512] / kept[64]
 
 
 # ---- what networks write
@@ -148,9 +144,9 @@ def fewer_words_if_cold(seed: int) -> bool:
 
 
 def unseen_cost_turns() -> bool:
-    """With each seed the lowest cost on unseen windows comes before the last epoch."""
+    """With each seed the lowest cost on unseen windows comes more than three epochs before the end."""
     records = overheads.recorded("text")["records"]
-    return all(min(each["costs"][:-1]) < each["costs"][-1] for each in records)
+    return all(min(each["costs"][:-3]) < min(each["costs"][-3:]) for each in records)
 
 
 def about_120_steps() -> bool:
@@ -189,7 +185,7 @@ CLAIMS = [
     Claim("lengths-answer", "more than twice as long as the stored scores", once=exercise_wins_from_4096),
     Claim("lengths-answer", "At 4,096 it is faster", once=exercise_wins_from_4096),
     Claim("lengths-answer", "more than half of them idle", once=half_idle),
-    Claim("lengths-answer", "about half of that factor is the mask", once=half_is_the_mask),
+    Claim("lengths-answer", "it is 3 times as fast (see *Now try*)", once=without_the_mask),
     Claim("lengths-answer", "within a tenth", once=exercise_wins_from_4096),
     Claim("lengths-answer", "1.7 to 2.7 times as long", once=storing_costs),
     Claim("lengths-answer", "about nine of them", why="derived: the eight steps, and the mask added"),
@@ -197,7 +193,7 @@ CLAIMS = [
     Claim("step-spec", "524,288, keys and values of two blocks", why="derived: 2 · 2 · 512 · 64 · 4"),
     Claim("step-spec", "about 4.3 GB for a single text", why="derived: 2 · 32 · 4096 · 4096 · 4"),
     Claim("token-answer", "more than three times as long as for 64", once=cached_tokens_cost_alike),
-    Claim("token-answer", "less than twice as long", once=cached_tokens_cost_alike),
+    Claim("token-answer", "it grows far less", once=cached_tokens_cost_alike),
     Claim("text-words", "has not changed which token", seeds=the_same_sums),
     Claim("text-answer", "such as *the*", seeds=short_words),
     Claim("text-answer", "about half of what it was before learning", seeds=short_words),
@@ -205,10 +201,10 @@ CLAIMS = [
     Claim("text-answer", "128 characters at once, with three seeds", why="definition: of benchmarks/text.py"),
     Claim("text-words", "is a little above", seeds=begins_above),
     Claim("text-words", "divided by their sum", why="definition: of generate()"),
-    Claim("text-answer", "This network takes 32 characters, and it wrote 70", why="definition: of the cell before"),
-    Claim("text-answer", "From the 33rd on", why="definition: of generate()"),
+    Claim("text-answer", "This network takes 32 characters, and the text has 70", why="definition: of the cell before"),
+    Claim("text-answer", "Once it has more than 32", why="definition: of generate()"),
     Claim("text-answer", "An epoch has about 120 steps", once=about_120_steps),
-    Claim("texts-answer", "was lowest before the last epoch", once=unseen_cost_turns),
+    Claim("texts-answer", "was lowest some epochs before the last", once=unseen_cost_turns),
     Claim("end", "changes no earlier position", why="derived: no position sees a later one"),
     Claim("now-try-answer", "fewer different words come than at 0.5", seeds=fewer_words_if_cold),
     Claim("now-try-answer", "hardly a word is left", seeds=fewer_words_if_cold),

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from nnclassroom.figures.common import Lines, draw_arrow, draw_grid, drawing, plot_lines, row_of_axes
+from nnclassroom.figures.common import (
+    Lines,
+    draw_arrow,
+    draw_grid,
+    drawing,
+    few_ticks,
+    plain_numbers,
+    plot_lines,
+    row_of_axes,
+)
 from nnclassroom.figures.described import Described, WordedFigure
 from nnclassroom.figures.recorded import table
 from nnclassroom.formats import duration
@@ -90,6 +99,8 @@ def plot_times(lines: Lines, xlabel: str, ylabel: str) -> Described:
     (axes,), (ticks, _) = found.figure.axes, next(iter(lines.values()))
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks], fontsize=8)
     axes.minorticks_off()
+    few_ticks(axes)
+    plain_numbers(axes.yaxis)
     return found
 
 
