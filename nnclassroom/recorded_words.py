@@ -23,6 +23,7 @@ WORDS = {
     # benchmarks/attention.py
     "fused_attention, shared": "fused_attention, shared",
     "scores stored, cuBLAS": "scores stored, cuBLAS",
+    "PyTorch SDPA": "PyTorch SDPA",
     # benchmarks/sums.py
     "transformer": "transformer",
     "without positions": "without positions",

@@ -175,7 +175,8 @@ def test_answers_to_predictions_are_closed_at_first(book, visit):
     assert folded.first.evaluate("details => details.open")
 
 
-# On a long page axe takes half a minute.
+# On a long page axe takes half a minute, and there are some thirty pages.
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("width", "theme", "few"), [(1440, "light", False), (390, "dark", True)])
 def test_axe_finds_nothing_serious(book, visit, width, theme, few):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe here: the extra test brings it")
