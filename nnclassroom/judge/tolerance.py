@@ -13,7 +13,7 @@ from nncourse.kernels.operation import Operation
 EPS = float(np.finfo(np.float32).eps)
 TINY_BELOW = 1e-4
 LEAST = 4.0  # roundings of a plain sum, besides one for each two terms
-OF_LONG_SUMS = 3  # one after the other, rising numbers reach 1.7 times the square root of their count
+OF_LONG_SUMS = 6  # in reverse, the large terms first, positive numbers reach 4.3 times the square root of their count
 TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
 
 
