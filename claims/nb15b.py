@@ -100,7 +100,7 @@ def the_same_sums(seed: int) -> bool:
 
 @cache
 def writer(seed: int) -> tuple[Any, list[float]]:
-    """The network after 150 steps, and the mean costs of these and of 150 more."""
+    """The network after 150 steps, and the costs after these and after 150 more, each on its windows."""
     windows = datasets.text(length=32)
     words = f"tokens32x{KINDS},embed64,block4x256,block4x256,layernorm,{KINDS}"
     network, optimizer, costs = make_network(words, cost=COST, seed=seed), Adam(), []
