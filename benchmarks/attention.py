@@ -258,7 +258,7 @@ def alone(length: int, causal: bool, rounds: int) -> dict[str, Any]:
 
 
 def in_turn(calls: dict[str, Callable[[], Any]], rounds: int, at_least: float = 0.0) -> dict[str, float]:
-    """The median seconds of each call; all take turns, after two. A turn takes `at_least` so many seconds."""
+    """Median seconds of each call; all take turns, after two. A turn repeats short calls for `at_least` seconds."""
     import cupy
 
     seconds: dict[str, list[float]] = {name: [] for name in calls}

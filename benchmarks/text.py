@@ -19,7 +19,7 @@ from nncourse.datasets_sequences import CHARACTERS, decoded, encoded
 from nncourse.model.generation import generate
 from nncourse.model.network import make_network
 from nncourse.model.optimizers import Adam, cosine_decay
-from nncourse.model.training import History, evaluate, train
+from nncourse.model.training import History, train
 
 LENGTH, WIDTH, BLOCKS, HEADS, BATCH, RATE, WARM = 128, 128, 4, 4, 32, 0.001, 2
 KINDS = len(CHARACTERS)
@@ -58,15 +58,14 @@ def main(arguments: list[str] | None = None) -> int:
 def record(name: str, seed: int, epochs: int, shown: set[int], backend: Backend) -> dict[str, Any]:
     """Train a network on the prose of a language: the costs on unseen windows, and texts after the epochs `shown`."""
     learn, unseen = (datasets.text(LENGTH, part) for part in ("train", "test"))
-    held_out = [backend.to_device(array) for array in (unseen.X, unseen.Y)]
     network, history, optimizer = make_network(WORDS, cost="token_cross_entropy", seed=seed), History(), Adam()
     costs, texts, begin = [], {}, encoded(BEGINNINGS[name], CHARACTERS)
     for epoch in range(1, epochs + 1):
         history = train(
             network, learn.X, learn.Y, backend, epochs=1, batch_size=BATCH, optimizer=optimizer, seed=seed,
-            learning_rate=cosine_decay(RATE, epochs, min(WARM, epochs)), after=history,
+            learning_rate=cosine_decay(RATE, epochs, min(WARM, epochs)), after=history, validation=(unseen.X, unseen.Y),
         )  # fmt: skip
-        costs.append(evaluate(network.on(backend), *held_out, backend))
+        costs.append(history.validation_costs[-1])
         if epoch in shown:
             texts[str(epoch)] = decoded(generate(network, begin, backend, CONTINUED, TEMPERATURE, seed), CHARACTERS)
     windows = {"learnt": len(learn.X), "unseen": len(unseen.X)}

@@ -8,7 +8,7 @@ import numpy as np
 from claims import Claim
 from claims.cells import defined
 from nnclassroom import find
-from nnclassroom.figures import overheads
+from nnclassroom.figures import nb15_fused, overheads
 from nncourse import Adam, cosine_decay, datasets, make_network, train
 from nncourse.backend import choose
 from nncourse.datasets_sequences import CHARACTERS, decoded, encoded, prose
@@ -16,10 +16,8 @@ from nncourse.model.generation import generate
 from nncourse.model.training import History, evaluate
 
 NOTEBOOK, NUMPY, COST, KINDS = "15b_fused_attention", choose("numpy"), "token_cross_entropy", len(CHARACTERS)
-FUSED, SHARED, KEPT, STORED, SDPA = (
-    "fused_attention", "fused_attention, shared", "attention_forward", "scores stored, cuBLAS", "PyTorch SDPA",
-)  # fmt: skip
-STEPS = 150 * 32  # windows
+FUSED, SHARED, KEPT, STORED, SDPA = nb15_fused.SHOWN
+STEPS, WRITER = 150 * 32, f"tokens32x{KINDS},embed64,block4x256,block4x256,layernorm,{KINDS}"  # windows, layers
 
 
 # ---- recorded times
@@ -102,23 +100,22 @@ def the_same_sums(seed: int) -> bool:
 def writer(seed: int) -> tuple[Any, list[float]]:
     """The network after 150 steps, and the costs after these and after 150 more, each on its windows."""
     windows = datasets.text(length=32)
-    words = f"tokens32x{KINDS},embed64,block4x256,block4x256,layernorm,{KINDS}"
-    network, optimizer, costs = make_network(words, cost=COST, seed=seed), Adam(), []
+    network, optimizer, costs = make_network(WRITER, cost=COST, seed=seed), Adam(), []
+    there = network
     for first in (0, STEPS):
-        some, there = slice(first, first + STEPS), network if first == 0 else make_network(words, cost=COST)
-        there.flat_parameters[...] = network.flat_parameters
+        some = slice(first, first + STEPS)
         history: History = train(
             there, windows.X[some], windows.Y[some], NUMPY,
             epochs=1, batch_size=32, learning_rate=0.003, optimizer=optimizer, seed=seed,
         )  # fmt: skip
         costs.append(history.costs[-1])
+        there = network.with_flat_parameters(network.flat_parameters.copy())
     return network, costs
 
 
 def begins_above(seed: int) -> bool:
-    words = f"tokens32x{KINDS},embed64,block4x256,block4x256,layernorm,{KINDS}"
     unseen = datasets.text(length=32, part="test")
-    return 4.85 < evaluate(make_network(words, cost=COST, seed=seed), unseen.X, unseen.Y, NUMPY) < 5.5
+    return 4.85 < evaluate(make_network(WRITER, cost=COST, seed=seed), unseen.X, unseen.Y, NUMPY) < 5.5
 
 
 @cache

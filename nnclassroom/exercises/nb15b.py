@@ -49,8 +49,8 @@ def _magnitude(one: Part, other: Part) -> Part:
     return np.zeros_like(top), total_1 + total_2, O_1 + O_2
 
 
-def _tops(of_empty: int) -> Callable[..., np.ndarray]:
-    """Largest scores; now and then so far apart that exp vanishes, or those of a part without keys."""
+def _tops(of_empty: int | None = None) -> Callable[..., np.ndarray]:
+    """Scores; now and then far apart, so large that exp overflows, or those of a part without keys."""
 
     def values(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
         turn = sizes["turn"] % 4
@@ -77,12 +77,6 @@ def _sums(of_empty: int) -> Callable[..., np.ndarray]:
     return values
 
 
-def _scores(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
-    """Now and then so large that exp overflows."""
-    turn = sizes["turn"] % 4
-    return (rng.standard_normal(shape) * (1, 1, 100, 1)[turn] + (500 if turn == 3 else 0)).astype(np.float32)
-
-
 WORDS = {
     "adds tops": "the largest score is a maximum, not a sum",
     "upside down": "the factors are upside down: with the new top the old sums become smaller, exp(old − new)",
@@ -94,13 +88,14 @@ WORDS = {
 # ---- one more key
 
 
-def _with_key(top: np.ndarray, total: np.ndarray, O: np.ndarray, s: np.ndarray, v: np.ndarray, **how: str) -> Part:
-    return _merged((top, total, O), (s, np.ones_like(s), np.broadcast_to(v, O.shape)), **how)
+def _parts(top: Any, total: Any, O: Any, s: Any, v: Any) -> tuple[Part, Part]:
+    """What is carried, and the new key as a part of its own: the largest of its scores is its only one."""
+    return (top, total, O), (s, np.ones_like(s), np.broadcast_to(v, O.shape))
 
 
 def _mistaken_keys(place: tuple[int, ...], top: Any, total: Any, O: Any, s: Any, v: Any) -> Mistakes:
     for mistake in ("adds tops", "upside down", "divided"):
-        yield WORDS[mistake], _with_key(top, total, O, s, v, mistake=mistake)
+        yield WORDS[mistake], _merged(*_parts(top, total, O, s, v), mistake=mistake)
     new = np.maximum(top, s)
     shrink, weight = np.exp(top - new), np.exp(s - new)
     total_new, O_new = shrink * total + weight, shrink[:, None] * O + weight[:, None] * v
@@ -118,14 +113,12 @@ carry_key = Operation(
     "carry_key",
     "top' = max(top, s), total' = total e^(top − top') + e^(s − top'), O' = O e^(top − top') + e^(s − top') v",
     contract="top (n,), total (n,), O (n, d), s (n,), v (d,) -> top_new (n,), total_new (n,), O_new (n, d)",
-    reference=_with_key,
+    reference=lambda *five: _merged(*_parts(*five)),
     flops=None,
     trial=Trial(
         **PARTS,
-        error_scale=lambda top, total, O, s, v: _magnitude(
-            (top, total, O), (s, np.ones_like(s), np.broadcast_to(v, O.shape))
-        ),
-        values={"top": _tops(1), "total": _at_least_one(1), "O": _sums(1), "s": _scores},
+        error_scale=lambda *five: _magnitude(*_parts(*five)),
+        values={"top": _tops(1), "total": _at_least_one(1), "O": _sums(1), "s": _tops()},
         mistakes=_mistaken_keys,
     ),
 )
@@ -193,8 +186,7 @@ def _row_magnitude(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _mistaken_rows(place: tuple[int, ...], S: np.ndarray) -> Mistakes:
     top, total = _row_sums(S)
-    n, t = S.shape
-    lanes = [S[:, lane::32] for lane in range(min(t, 32))]
+    lanes = [S[:, lane::32] for lane in range(min(S.shape[1], 32))]
     tops, totals = (np.stack(each, axis=1) for each in zip(*map(_row_sums, lanes), strict=True))
     yield "the lanes' totals are added as they are: they belong to different tops", (top, totals.sum(axis=1))
     yield "this is the part of lane 0: merge the parts of all 32 lanes", (tops[:, 0], totals[:, 0])
@@ -212,7 +204,7 @@ softmax_sums = Operation(
     trial=Trial(
         **PARTS,
         error_scale=_row_magnitude,
-        values={"S": _scores},
+        values={"S": _tops()},
         mistakes=_mistaken_rows,
         budgets={
             "warp": Budget(
@@ -225,10 +217,5 @@ softmax_sums = Operation(
 )
 
 
-@softmax_sums.kernel("numpy", device="cpu")
-def by_rows(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    top = S.max(axis=1)
-    return top, np.exp(S - top[:, None]).sum(axis=1)
-
-
+softmax_sums.kernel("numpy", device="cpu")(_row_sums)
 softmax_sums.cuda_kernel("warp", cuda_beside(__file__), block=32, grid=("n",))

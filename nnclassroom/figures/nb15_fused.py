@@ -69,8 +69,9 @@ def plot_passing() -> WordedFigure:
         (0, "stay: a query\nof each thread"),
         (5, "pass: a tile\nat a time"),
         (15, "hatched: in registers\nalone"),
+        (25, "written once,\nat the end"),
     )
-    for x, note in (*notes, (25, "written once,\nat the end")):
+    for x, note in notes:
         axes.text(x, -ROWS - 0.4, note, ha="left", va="top", fontsize=9)
     axes.set(xlim=(-0.5, 29), ylim=(-ROWS - 2.4, 1.2), aspect="equal")
     figure.words = (

@@ -46,7 +46,7 @@ def generate(
     for _ in range(count):
         X = backend.to_device(found[:, -t:].astype(np.float32))
         if found.shape[1] > t:
-            last = there.outputs(X, backend).A
+            last = there.predict(X, backend)
         else:
             for place in range(done, found.shape[1]):
                 last = by_position.forward(X[:, place : place + 1], backend).A

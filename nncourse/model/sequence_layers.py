@@ -34,7 +34,8 @@ def _of_tokens(shape: Shape) -> dict[str, Any]:
     return {"t": shape[0], "kinds": shape.kinds}
 
 
-def _of_embed(found: re.Match[str]) -> tuple[float, ...]:
+def _number_and_more(found: re.Match[str]) -> tuple[float, ...]:
+    """The number of a word, and 1 unless more follows it, as in embed64unordered."""
     return int(found[1]), int(not found[2])
 
 
@@ -45,7 +46,7 @@ def _of_embed(found: re.Match[str]) -> tuple[float, ...]:
     wanted="embed and the numbers of a row, such as embed64, or embed64unordered without positions",
     after=TOKENS,
     below=_of_tokens,
-    numbers=_of_embed,
+    numbers=_number_and_more,
     spelling=lambda n, ordered: f"embed{n}" + "unordered" * (not ordered),
 )
 class Embedding(WithoutStatistics):
@@ -115,10 +116,6 @@ class Embedding(WithoutStatistics):
         return f"embedding of {kinds} kinds in {n} numbers{'' if len(self.parameters) > 1 else ', without positions'}"
 
 
-def _of_attention(found: re.Match[str]) -> tuple[float, ...]:
-    return int(found[1]), int(not found[2])
-
-
 @registry.layer(
     "attention",
     word="attention",
@@ -126,7 +123,7 @@ def _of_attention(found: re.Match[str]) -> tuple[float, ...]:
     wanted="attention and its heads, such as attention4, or attention4all to see later positions too",
     after=SEQUENCE,
     below=lambda shape: {"n": shape[-1]},
-    numbers=_of_attention,
+    numbers=_number_and_more,
     spelling=lambda heads, causal: f"attention{heads}" + "all" * (not causal),
 )
 class SelfAttention(WithoutStatistics):
