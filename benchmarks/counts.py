@@ -11,35 +11,24 @@ and kernels compiled as they are written, without optimisation.
 """
 
 import argparse
-import csv
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks import machines, saved
-from cuda_on_cpu.requests import requests_of, sectors_of, turns_of
-from cuda_on_cpu.trace import READ, WRITE, Trace
 from nnclassroom.exercises.catalogue import exercise_topics
 from nnclassroom.figures.accesses import accesses
 from nnclassroom.judge.budget import case_of
+from nnclassroom.timing.counters import METRICS, by_ncu, counted, launch
 from nncourse import device as devices
 from nncourse.catalogue import defined_in, operations
+from nncourse.errors import CourseError
 from nncourse.kernels.kernel import CudaKernel
 from nncourse.kernels.operation import Operation
 
 GPU, AS_WRITTEN, EMULATOR = "gpu", "gpu, as written", "emulator"
-GLOBAL, BANKS = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
-WAYS = {"read": ("ld", READ), "write": ("st", WRITE)}
-METRICS = {
-    **{f"{what} {way}": GLOBAL.format(what, op) for way, (op, _) in WAYS.items() for what in ("requests", "sectors")},
-    **{f"conflicts {way}": BANKS.format(op) for way, (op, _) in WAYS.items()},
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,8 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.launch:
         for operation, kernel in kernels():
-            kernel(*(on_gpu(value) for value in case_of(operation, kernel.name).arguments))
-        devices.synchronise("gpu")
+            launch(operation, kernel)
         return 0
     if not options.again and not devices.gpu_available():
         parser.error(devices.why_no_gpu())
@@ -82,60 +70,18 @@ def kernels() -> Iterator[tuple[Operation, CudaKernel]]:
                 yield operation, kernel
 
 
-def on_gpu(value: Any) -> Any:
-    return devices.to_device(value, "gpu") if isinstance(value, np.ndarray) else value
-
-
 def twice_by_ncu() -> list[dict[str, Any]]:
-    """The function and both counts of each launch of a course's kernel, in order."""
-    optimised, written = by_ncu("0"), by_ncu("1")
+    """The function and both counts of each launch of a course's kernel, in order. SystemExit if ncu fails."""
+    program = [sys.executable, "-m", "benchmarks.counts", "--launch"]
+    entries = list(dict.fromkeys(kernel.entry for _, kernel in kernels()))
+    try:
+        optimised, written = (by_ncu(program, entries, debug) for debug in ("0", "1"))
+    except CourseError as error:
+        raise SystemExit(f"benchmarks.counts: {error}") from None
     return [
         {"entry": entry, GPU: counts, AS_WRITTEN: again}
         for (entry, counts), (_, again) in zip(optimised, written, strict=True)
     ]
-
-
-def by_ncu(debug: str) -> list[tuple[str, dict[str, int]]]:
-    """The function and the counters of each launch. debug: "1" to compile without optimisation, as for a debugger.
-
-    SystemExit if ncu fails.
-    """
-    names = "|".join(dict.fromkeys(kernel.entry for _, kernel in kernels()))
-    command = ["ncu", "--csv", "--page", "raw", "--clock-control", "none", "--metrics", ",".join(METRICS.values())]
-    command += ["--kernel-name-base", "function", "--kernel-name", f"regex:^({names})$"]
-    done = subprocess.run(
-        [*command, sys.executable, "-m", "benchmarks.counts", "--launch"],
-        env=os.environ | {"CUPY_CUDA_COMPILE_WITH_DEBUG": debug},
-        capture_output=True,
-        text=True,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
-    if done.returncode or len(lines) < 3:
-        raise SystemExit(f"benchmarks.counts: ncu failed: {(done.stderr or done.stdout)[-2000:]}")
-    table = list(csv.DictReader(lines))[1:]  # the first row has the units
-    number = {
-        what: (lambda row, metric=metric: int(float(row[metric].replace(",", "")))) for what, metric in METRICS.items()
-    }
-    return [(row["Kernel Name"].partition("(")[0], {what: of(row) for what, of in number.items()}) for row in table]
-
-
-def counted(trace: Trace) -> dict[str, int]:
-    """The same counts of an emulated launch."""
-    inside = trace.accesses[~trace.accesses["outside"]]
-    requests = requests_of(inside)
-    found = dict.fromkeys(METRICS, 0)
-    for number, memory in enumerate(trace.memories):
-        for way, (_, kind) in WAYS.items():
-            mine = (inside["memory"] == number) & (inside["kind"] == kind)
-            if not mine.any():
-                continue
-            if memory.shared:
-                found[f"conflicts {way}"] += int((turns_of(memory, inside[mine], requests[mine])[1] - 1).sum())
-            else:
-                sectors = sectors_of(memory, inside[mine], requests[mine])[1]
-                found[f"requests {way}"] += len(sectors)
-                found[f"sectors {way}"] += int(sectors.sum())
-    return found
 
 
 # ---- the table

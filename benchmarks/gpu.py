@@ -1,5 +1,8 @@
 """All measurements on a GPU in one run: python -m benchmarks.gpu [--only PART,PART [--merge]] [--quick] [--out FILE].
 
+--quick measures any card in a minute or two, prints a page and writes results/card-MACHINE.json, a row of
+docs/speed.md: see cards.py. --quick --only measures some parts with small sizes, to test that they run.
+
 A complete run writes results/gpu.json, from which `python -m benchmarks.tables` makes docs/speed.md; this folder's
 README.md describes its contents. The part `base` times the CPU beside the GPU: a plain C program, loops, NumPy, Numba.
 --merge puts the parts into what is there, if machine and versions are the same, and measures everything if not. Each
@@ -15,9 +18,9 @@ import time
 from math import ceil
 from pathlib import Path
 
-from benchmarks import compare, digits, merging, workers
+from benchmarks import card_tables, cards, compare, digits, merging, workers
 from benchmarks.contenders import CASES
-from benchmarks.machines import about
+from benchmarks.machines import about, slug
 from benchmarks.merging import PARTS
 from benchmarks.saved import RESULTS, refuse_out, save
 
@@ -28,20 +31,23 @@ APART = 0.01  # accuracies of the digits CNN's contenders may lie this far from 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", type=parts_of, default=list(PARTS), metavar="PART,PART", help=", ".join(PARTS))
+    parser.add_argument("--only", type=parts_of, metavar="PART,PART", help=f"{', '.join(PARTS)}; or all")
     parser.add_argument(
         "--merge", action="store_true", help="into results/gpu.json, or everything if it is of another machine"
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes, to test that everything runs")
+    parser.add_argument("--quick", action="store_true", help="one card, in minutes; with --only: small sizes, to test")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="the results (default, for a whole run and --merge: results/gpu.json)")
+    usual = "default: results/gpu.json for a whole run and --merge, results/card-MACHINE.json for --quick"
+    parser.add_argument("--out", type=Path, help=f"file for the results ({usual})")
     options = parser.parse_args(arguments)
     if options.merge and options.quick:
         parser.error("expected --merge or --quick, got both: small sizes are not merged")
-    whole = set(options.only) == set(PARTS) and not options.quick
+    card = options.quick and not options.only
+    parts = options.only or list(cards.PARTS if card else PARTS)
+    whole = set(parts) == set(PARTS) and not options.quick
     out = options.out or (RESULTS / "gpu.json" if whole or options.merge else None)
-    if out:
-        refuse_out(parser, out)
+    if out or card:
+        refuse_out(parser, out or RESULTS / "card.json")
     from benchmarks import tables
     from nncourse import device as devices
 
@@ -50,22 +56,22 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         before = json.loads((RESULTS / "gpu.json").read_text("utf-8")) if options.merge else None
-        result = run(options.only, 1 if options.quick else options.rounds, options.quick, before)
+        result = run(parts, 1 if options.quick and not card else options.rounds, options.quick, before)
     except workers.WrongResultError as error:
         print(f"benchmarks.gpu: a wrong result, so nothing is written: {error}", file=sys.stderr)
         return 1
     except (workers.FailedError, OSError) as error:
         print(f"benchmarks.gpu: {error}", file=sys.stderr)
         return 1
-    if out:
-        save(result, out)
-    print(tables.gpu_tables(result))
+    if out or card:
+        save(result, out or RESULTS / f"card-{slug(result['machine'])}.json")
+    print(f"\n{card_tables.page(result)}" if card else tables.gpu_tables(result))
     return 0
 
 
 def parts_of(text: str) -> list[str]:
-    """The parts of "digits,convolutions"."""
-    asked = text.split(",")
+    """The parts of "digits,convolutions", or of "all"."""
+    asked = list(PARTS) if text == "all" else text.split(",")
     if unknown := [name for name in asked if name not in PARTS]:
         raise argparse.ArgumentTypeError(f"expected some of {','.join(PARTS)}; got {','.join(unknown)}")
     return asked
@@ -86,7 +92,10 @@ def run(parts: list[str], rounds: int, quick: bool, before: dict | None = None) 
     result |= {"date": today, "dates": dict.fromkeys(parts, today), "tables": {}, "left_out": {}}
     for name in parts:
         try:
-            measured = contest(name, rounds, quick) if name in GROUPS else alone(name, rounds, quick)
+            if name == "networks":
+                measured = cards.training(rounds)
+            else:
+                measured = contest(name, rounds, quick) if name in GROUPS else alone(name, rounds, quick)
         except workers.FailedError as error:
             measured = {"tables": {}, "versions": {}, "left_out": {name: str(error)}}
         merging.put(result["tables"], measured["tables"])
@@ -149,9 +158,9 @@ def part(request: tuple[str, bool, int]) -> dict:
         cases = CASES["gpu"].values()
         return floors.measure([(DenseArchitecture.of(make_network(case.sizes)), case.batch) for case in cases])
     if name == "dense":
-        from benchmarks import ladder
-
-        return {"dense": ladder.measure(512 if quick else 4096, rounds)}
+        return cards.ladder(card_tables.SIDE if quick else 4096, rounds)
+    if name == "tensor_cores":
+        return cards.tensor_cores(card_tables.SIDE, rounds)
     if name == "convolutions":
         from benchmarks import convolutions
 

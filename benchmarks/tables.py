@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     attention,
+    card_tables,
     counts,
     device_tables,
     devices_cpu,
@@ -38,6 +39,9 @@ def table(name: str, results: Path = RESULTS) -> str:
         return network_table(results)
     if name == "tensor_cores":
         return "\n\n".join(map(tensor_core_table, tensor_core_tables.read(results)))
+    if name == "cards":
+        said, rows = card_tables.words_and_rows(results)
+        return "\n".join([said, "", *_rows(rows[0], rows[1:])]) if rows else said
     if (results / name).is_dir():
         result = device_tables.read_experiment(results / name)
     else:

@@ -21,7 +21,7 @@ from benchmarks.machines import about, slug
 from benchmarks.saved import RESULTS, dated, refuse_out, save
 from benchmarks.workers import WrongResultError
 from nncourse import device as devices
-from nncourse.kernels.dense import dense_forward
+from nncourse.catalogue import find
 from nncourse.kernels.kernel import MANTISSA
 from nncourse.model.resnet import IMAGE
 from nncourse.model.resnet import resnet as make_resnet
@@ -32,7 +32,18 @@ SQUARES = 1024, 2048, 4096
 LARGEST = (128 * 5 * 7, 512 * 3 * 3, 512)
 BITS = {"float32": MANTISSA, "TF32": 10, "fp16": 10, "bf16": 7}  # of mantissa
 FACTORS = "float32", "TF32", "bf16"  # of ResNet-34's steps
-PYTORCH = "PyTorch "
+PYTORCH, OURS = "PyTorch ", "nncourse "
+RUNGS = (
+    "double_buffered",
+    "small_tiles",
+    "stream_k",
+    "by_shape",
+    "tensor_cores",
+    "wgmma",
+    "wgmma_buffered",
+    "tma",
+    "tma_pipelined",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,7 +88,7 @@ def products(
     for _ in range(rounds):
         for name, (_, _, compute) in work.items():
             seconds[name].append(devices.seconds(compute, device, repeats=3))
-    flops = dense_forward.flops(batch=batch, n_in=n_in, n_out=n_out)
+    flops = find("dense_forward").flops(batch=batch, n_in=n_in, n_out=n_out)
     head = {"batch": batch, "n_in": n_in, "n_out": n_out}
     return [
         head
@@ -88,13 +99,14 @@ def products(
 
 
 def ours(arguments: list[Any]) -> dict[str, tuple[str, Callable[[], Any], Callable[[], Any]]]:
-    """By name: the factors, a function that returns the result, and one to time: the last kernels of the ladder."""
+    """By name: the factors, a function that returns the result, and one to time: the ladder's last rungs."""
     found = {}
     Z = devices.array_module(arguments[0]).empty((len(arguments[0]), len(arguments[1])), np.float32)
-    for factors in ("float32", "TF32"):
-        kernel = [each for each in dense_forward.kernels.values() if each.cuda and each.mantissa == BITS[factors]][-1]
-        compute = _into(kernel, arguments, Z)
-        found[f"nncourse {kernel.name}"] = (factors, compute, compute)
+    for name in RUNGS:
+        kernel = find("dense_forward")[name]
+        if not kernel.missing():
+            compute = _into(kernel, arguments, Z)
+            found[f"{OURS}{name}"] = ("float32" if kernel.mantissa == MANTISSA else "TF32", compute, compute)
     return found
 
 

@@ -76,7 +76,7 @@ def larger_tile_lifts_the_other_roof() -> bool:
 
 def what_the_last_rungs_gain() -> bool:
     one = of_recorded("vectorised") / of_recorded("warp_tiles")
-    return bool(round(one, 2) == 1.01 and round(of_recorded("warp_tiles") / of_recorded("double_buffered"), 2) == 1.28)
+    return bool(abs(one - 1) < 0.015 and round(of_recorded("warp_tiles") / of_recorded("double_buffered"), 2) == 1.33)
 
 
 def budget_of_eight_sums() -> bool:
@@ -127,8 +127,8 @@ CLAIMS = [
     Claim("vectorised-steps", "its sums are never written", why="definition: step 5 writes those that exist"),
     Claim("vectorised-budget", "at most 512 reads of `A` and of `W` each", once=budget_of_fours),
     Claim("held-back-words", "says how many times as fast the next rung is", why="definition: the column"),
-    Claim("held-back-answer", "is worth 1 %", once=what_the_last_rungs_gain),
-    Claim("held-back-answer", "was worth 28 %", once=what_the_last_rungs_gain),
+    Claim("held-back-answer", "is worth nothing", once=what_the_last_rungs_gain),
+    Claim("held-back-answer", "was worth 33 %", once=what_the_last_rungs_gain),
     Claim("room-intro", "65,536 on an SM", once=limits_of_an_sm),
     Claim("room-intro", "228 KiB on an SM", once=limits_of_an_sm),
     Claim("occupancy-exercise", "in portions of 256", why="source: CUDA's occupancy calculator, sm_80 to sm_90"),

@@ -151,8 +151,23 @@ def readable_errors(log: str, file: str) -> str:
     return unmangled("\n".join(found)) or f"{file}: error: the compiler says: {first_words(log)}"
 
 
+def machine_code(source: CudaSource, arch: str) -> bytes:
+    """The text compiled for the architecture `arch`. Raises as compile_check does."""
+    if reason := why_no_nvrtc():
+        raise MissingToolError(f"{source.file}: cannot be compiled for a GPU: {reason}")
+    try:
+        return _compiled(source.compilable(), arch)[0]
+    except Exception as error:
+        raise CudaCompileError(readable_errors(str(error), source.file)) from None
+
+
 def _nvrtc(text: str, arch: str, debug: bool = False) -> str:
     """Compile to machine code; `debug`: without optimisation. Returns the log: warnings, and ptxas's output."""
+    return _compiled(text, arch, debug)[1]
+
+
+def _compiled(text: str, arch: str, debug: bool = False) -> tuple[bytes, str]:
+    """The machine code, and the log."""
     from cuda.core import Program, ProgramOptions
 
     # device_as_default_execution_space: as CuPy compiles; a lambda inside a kernel is then a device function.
@@ -160,5 +175,5 @@ def _nvrtc(text: str, arch: str, debug: bool = False) -> str:
     more = {"device_as_default_execution_space": True, "ptxas_options": ["-v"], "no_cache": True, "debug": debug}
     options = ProgramOptions(arch=arch, std=STANDARD, name="kernels.cu", **more)
     log = io.StringIO()
-    Program(text, "c++", options).compile("cubin", logs=log)
-    return log.getvalue()
+    made = Program(text, "c++", options).compile("cubin", logs=log)
+    return bytes(made.code), log.getvalue()

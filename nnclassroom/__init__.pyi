@@ -19,6 +19,7 @@ from .notebook import engines as engines
 from .notebook import report as report
 from .notebook import speedup as speedup
 from .notebook.exercise import exercise as exercise
+from .notebook.memory import decide as decide
 from .notebook.memory import remember as remember
 from .notebook.waiting import waiting as waiting
 from .notebook.waiting import with_progress as with_progress

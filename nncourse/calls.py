@@ -47,6 +47,7 @@ OPERATIONS = {
         "softmax_delta",
     ),
     "nncourse.kernels.dense": ("dense_forward",),
+    "nncourse.kernels.dense_wgmma": ("dense_forward",),
     "nncourse.kernels.cost": (
         "mse",
         "mse_gradient",

@@ -11,7 +11,7 @@ from nncourse.kernels.operation import Operation
 # In the order of the course. A module that only adds kernels to another module's operations follows it.
 IMAGES = ("convolution", "convolution_backpropagation", "libraries.cudnn", "pooling", "dropout", "normalisation")
 OTHERS = ("embedding", "layernorm", "attention", "attention_step", "residual", "update", "confusion")
-TOPICS = ("neuron", "activations", "dense", "cost", "backpropagation", *IMAGES, *OTHERS)
+TOPICS = ("neuron", "activations", "dense", "dense_wgmma", "cost", "backpropagation", *IMAGES, *OTHERS)
 
 
 GROUP, FUSED = "nncourse.operations", "fused_epochs"  # of entry points; the package whose topics are added

@@ -137,6 +137,7 @@ def test_parts_are_asked_for_with_commas(capsys):
 def test_each_reason_belongs_to_a_part():
     for name, part in NEW.items():
         assert {merging.part_of(key) for key in part.get("left_out", {})} <= {name}
+    assert merging.part_of("dense / stream_k") == "dense"
     assert merging.part_of("mnist") == "mnist" and merging.part_of("784-30-10, batch 10 / JAX scan") == "epochs"
     assert merging.part_of("PyTorch") == "convolutions" and merging.part_of("30-60-10-1, batch 10 / C, float") == "base"
     assert not CONTENDERS["base"].keys() & (CONTENDERS["gpu"].keys() | CONTENDERS["digits"].keys())

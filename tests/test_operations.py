@@ -30,7 +30,8 @@ CUDA = [pair for pair in GPU if pair[1].cuda]
 # is run there all the same, by tests of its own, on the smallest shapes that reach each branch.
 SLOW = {(name, kernel) for name in epochs() for kernel in ("one_kernel", "streamed")}
 SLOW |= {
-    ("dense_forward", name) for name in ("tiles_2d", "vectorised", "warp_tiles", "double_buffered", "tensor_cores")
+    ("dense_forward", name)
+    for name in ("tiles_2d", "vectorised", "warp_tiles", "double_buffered", "small_tiles", "stream_k", "tensor_cores")
 }
 SLOW |= {("convolution_weight_gradient", name) for name in ("tree", "tiles", "implicit_gemm")}
 SLOW |= {(f"convolution_{name}", "implicit_gemm") for name in ("forward", "input_gradient")}

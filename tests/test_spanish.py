@@ -19,7 +19,7 @@ from tools.notebooks import client
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ("00_start_here", "01_neurons")  # short ones, in which much is to be seen
 COMMANDS = ["train", "test", "check", "time", "progress", "report", "experiment", "submit", "update", "handout"]
-HELP = ("--help", *(f"{command} --help" for command in ("info", *COMMANDS, "grade")))
+HELP = ("--help", *(f"{command} --help" for command in ("info", *COMMANDS, "profile", "grade")))
 RIGHT = (
     f"{command_lines.TRAIN} --verbose",
     f"{command_lines.TRAIN} --validation 0.2 --optimizer adam",
@@ -28,6 +28,7 @@ RIGHT = (
     "test --dataset good.csv --model new.npz --verbose",
     "check sigmoid --kernel numpy",
     "time sigmoid --kernel numpy --size n=1000",
+    "profile sigmoid --kernel naive",
     "progress",
     "info",
 )
@@ -36,6 +37,8 @@ WRONG = (
     "train --seed few",
     "time sigmoid --optimizer adam",
     "time --network 3,2 --size n=5",
+    "profile sigmoid --mine",
+    "profile sigmoid --kernel numpy",
     "train --verbose=3",
     "report --epochs few",
     "report --out no/where.html",

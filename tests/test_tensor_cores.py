@@ -14,7 +14,7 @@ from nnclassroom.judge import check
 from nncourse import backend, device
 from nncourse.cuda.launch import launch
 from nncourse.errors import CourseError
-from nncourse.kernels import dense
+from nncourse.kernels import dense, dense_wgmma
 from nncourse.kernels.dense import dense_forward
 
 KERNEL = dense_forward["tensor_cores"]
@@ -135,7 +135,8 @@ def test_networks_get_it_on_request_only():
     assert backend.choose("cuda", emulate=True).kernels["dense_forward"].name == "tiled"
     asked = backend.choose("cuda", emulate=True, dense_forward="tensor_cores")
     assert asked.kernels["dense_forward"] is KERNEL
-    assert [kernel.name for kernel in dense_forward.kernels.values() if kernel.mantissa < 23] == ["tensor_cores"]
+    rounding = [kernel.name for kernel in dense_forward.kernels.values() if kernel.mantissa < 23]
+    assert rounding == ["tensor_cores", *dense_wgmma.LAUNCHES]
 
 
 def test_a_gpu_before_ampere_is_told_why(monkeypatch):
@@ -170,3 +171,29 @@ def test_a_table_of_times_says_that_the_limit_is_that_of_float32():
     said = str(timing.table(dense_forward, rows, {"batch": 8}))
     assert said.count("rounds its factors") == 1 and "tensor_cores rounds its factors to 10 bits" in said
     assert "rounds" not in str(timing.table(dense_forward, rows[:1], {"batch": 8}))
+
+
+@pytest.mark.parametrize(("capability", "runs"), [((9, 0), True), ((8, 9), False), ((10, 0), False), ((12, 0), False)])
+def test_wgmma_is_hoppers_alone(monkeypatch, capability, runs):
+    monkeypatch.setattr(device, "gpu_available", lambda: True)
+    monkeypatch.setattr(device, "capability", lambda: capability)
+    assert (dense_wgmma.missing() == "") == runs
+    assert runs or f"this GPU is sm_{capability[0]}{capability[1]}" in dense_wgmma.missing()
+
+
+@needs_nvrtc
+def test_the_kernels_for_hopper_compile():
+    code = nvrtc.machine_code(dense_wgmma.SOURCE, "sm_90a")
+    assert code.startswith(b"\x7fELF") and all(
+        f"dense_forward_{name}".encode() in code for name in dense_wgmma.LAUNCHES
+    )
+    with pytest.raises(CudaCompileError, match="wgmma"):
+        nvrtc.machine_code(dense_wgmma.SOURCE, "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("batch", "n_out", "name"),
+    [(1024, 1024, "small_tiles"), (4096, 4096, "double_buffered"), (4480, 512, "stream_k"), (0, 5, "double_buffered")],
+)
+def test_the_kernel_by_shape(batch, n_out, name):
+    assert dense.fastest(batch, n_out, 132) == name

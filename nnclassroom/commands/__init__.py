@@ -24,6 +24,7 @@ COMMANDS = {
     "test": "test a saved network",
     "check": "check kernels against the reference",
     "time": "time kernels and compare them with this machine's limits",
+    "profile": "count memory accesses of CUDA kernels, on the emulator and by a GPU's counters",
     "progress": "show which exercises are done",
     "report": "write one HTML page to hand in: progress, kernels, speedup, results",
     "experiment": "repeat the thesis's experiment: on a CPU, on one GPU and on several",

@@ -22,6 +22,11 @@ def add_options(parser: ArgumentParser) -> None:
 def add_kernels(parser: ArgumentParser) -> None:
     """The operation, or all, and its kernels, or all."""
     parser.add_argument("operation", nargs="?", help="name of the operation (default: all operations of the networks)")
+    add_kernel_names(parser)
+
+
+def add_kernel_names(parser: ArgumentParser) -> None:
+    """Kernels of the operation, or all."""
     parser.add_argument(
         "--kernel",
         action="append",

@@ -10,8 +10,8 @@ from nncourse.errors import refuse_unknown
 from nncourse.kernels.operation import Operation
 
 NOTEBOOKS = (
-    "nb02b", "nb03", "nb03b", "nb04", "nb05c", "nb06", "nb08", "nb08_to_10", "nb09", "nb12", "nb13", "nb14", "nb15",
-    "nb15b",
+    "nb02b", "nb03", "nb03b", "nb04", "nb05c", "nb06", "nb08", "nb08c", "nb08_to_10", "nb09", "nb12", "nb13", "nb14",
+    "nb15", "nb15b",
 )  # fmt: skip
 WHOLE_STEP = "algorithm_1"  # training steps run a student's kept one
 

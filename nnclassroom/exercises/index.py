@@ -16,6 +16,7 @@ OPERATIONS = {
     "nnclassroom.exercises.nb05c": ("graph_order", "local_slopes", "graph_gradient"),
     "nnclassroom.exercises.nb06": ("algorithm_1", "best_rate", "stop_early"),
     "nnclassroom.exercises.nb08": ("one_block_epoch",),
+    "nnclassroom.exercises.nb08c": ("warp_sectors", "bank_turns"),
     "nnclassroom.exercises.nb08_to_10": (
         "train_on_gpu",
         "seconds_a_call",

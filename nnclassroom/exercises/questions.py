@@ -1,4 +1,4 @@
-"""Three questions at the head of each notebook, about earlier ones: from one, three and six notebooks before."""
+"""Three questions at the head of each notebook, about those one, three and six before; and some within the text."""
 
 from typing import NamedTuple
 
@@ -338,6 +338,36 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
             "Each round halves the number of sums: 256, 128, 64 … 1. That is log2(256), and a barrier after each.",
         ),
     ),
+    # before notebook 08c
+    "08c": (
+        Question(
+            "08b",
+            "A kernel needs 40 registers for each thread, and a multiprocessor has 65,536. For how many warps of 32 "
+            "threads is there room, as far as registers go?",
+            51,
+            "A warp takes 32 · 40 = 1,280 registers, and 65,536 // 1,280 = 51.",
+        ),
+        Question(
+            "07",
+            "A test finds 9 of 10 faulty programs, and calls 9 of 90 right ones faulty. Of those that it calls faulty, "
+            "which share are faulty?",
+            0.5,
+            "9 of 18. That is its precision; its recall is 0.9.",
+        ),
+        Question(
+            "03b",
+            "In a tiled kernel the barrier after the products is missing. What can go wrong?",
+            "b",
+            "Without it a fast warp stores the next tile while a slow one still reads this one. The barrier before the "
+            "products guards the other direction.",
+            (
+                "a thread reads a number of the tile before it is stored",
+                "a thread reads a number of the next tile too early",
+                "the last tile is left out",
+                "nothing, it is only slower",
+            ),
+        ),
+    ),
     # before notebook 09
     "09": (
         Question(
@@ -588,6 +618,48 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
             "2 × 2, and both once more, with 4 filters each. How many numbers does the dense layer get?",
             196,
             "Padding keeps the size, and each pool halves it: 14 × 14, then 7 × 7, from each of 4 filters: 4 · 49.",
+        ),
+    ),
+}
+
+# Within notebooks, about their own records.
+IN_TEXT: dict[str, tuple[Question, ...]] = {
+    "race": (
+        Question(
+            "08c",
+            "The report of racecheck: between the write in line 15 and the read in line 17 there is a barrier, in line "
+            "16. Which two accesses race all the same?",
+            "c",
+            "In one turn of the loop the barrier in line 16 lies between them. From the read in line 17 to the write "
+            "in the next turn there is none: it was line 18.",
+            (
+                "the write, and a read of the same turn of the loop",
+                "two writes of the same turn",
+                "a read, and the write of the next turn",
+                "two reads, by different threads",
+            ),
+        ),
+    ),
+    "counters": (
+        Question(
+            "08c",
+            "“naive is slow because it uses up the bandwidth of global memory.” Which row of the table refutes this?",
+            "b",
+            "0 %: hardly anything comes from global memory. What naive asks for is in the L1 cache, and L1 is 99 % "
+            "busy, with 16.5 sectors for each request.",
+            ("time", "traffic of global memory", "places for warps in use", "sectors a request"),
+        ),
+        Question(
+            "08c",
+            "“naive is slow because too few warps are there to hide the waits.” Which row refutes this?",
+            "d",
+            "More than 90 % of the places are in use, as in the two kernels that are 12 and 15 times as fast.",
+            (
+                "found in the L1 cache",
+                "multiply-add instructions",
+                "traffic of L1 and shared memory",
+                "places for warps in use",
+            ),
         ),
     ),
 }

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from nnclassroom.figures import nb08_host_side as host_side
+from nnclassroom.figures import nb08_tools as tools
 from nnclassroom.figures import overheads
 from nnclassroom.figures.common import (
     Lines,
@@ -27,6 +28,7 @@ from nnclassroom.figures.common import (
 from nnclassroom.figures.described import Described, WordedFigure
 from nnclassroom.figures.nb03 import plot_ladder
 from nnclassroom.figures.nb08_ladder import (
+    RUNGS,
     columns,
     held_back_table,
     needs_of,
@@ -50,6 +52,7 @@ from nncourse.model.optimizers import SGD
 from nncourse.model.plans import train_step_by_step
 
 __all__ = [
+    "RUNGS",
     "whole_epoch",
     "columns",
     "fused_in_words",
@@ -77,6 +80,7 @@ __all__ = [
     "plot_timelines",
     "plot_transfers",
     "roofs_table",
+    "tools",
     "traffic_table",
     "transfer_costs",
 ]

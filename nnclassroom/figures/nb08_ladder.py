@@ -64,6 +64,9 @@ HELD_BACK = {
 }
 
 
+RUNGS = tuple(HELD_BACK)
+
+
 def held_back_table(seconds: Mapping[str, float]) -> str:
     """For each rung its time, its reads from shared memory, how much the next rung gains, and what holds it back."""
     rows = []

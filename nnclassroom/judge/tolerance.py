@@ -15,6 +15,7 @@ TINY_BELOW = 1e-4
 LEAST = 4.0  # roundings of a plain sum, besides one for each two terms
 OF_LONG_SUMS = 6  # in reverse, the large terms first, positive numbers reach 4.3 times the square root of their count
 TINY = float(np.finfo(np.float32).tiny)  # below this a GPU may flush to zero
+FLUSHED, MOST_FLUSHED = 8, 1e4  # numbers of a sum that are flushed, times the largest argument; and that, at most
 
 
 def references_of(operation: Operation, arguments: tuple[Any, ...]) -> dict[str, np.ndarray]:
@@ -63,7 +64,10 @@ def allowed_error(
             tolerance = min(tolerance, LEAST + _terms(operation, named, arguments) / 2)
         if all(map(_equal_or_tiny, arrays)):
             tolerance = max(tolerance, _roundings(operation, named, arguments) / 2)  # each of eps / 2
-    allowed = tolerance * EPS * magnitude + max(EPS**2 * float(largest), TINY)
+    # A GPU's expf may flush a weight below TINY, which other numbers multiply afterwards; a sum may have several.
+    factor = max((float(np.max(np.abs(a), where=np.isfinite(a), initial=0)) for a in arrays), default=0.0)
+    flushed = TINY * max(1.0, min(FLUSHED * factor, MOST_FLUSHED))
+    allowed = tolerance * EPS * magnitude + max(EPS**2 * float(largest), flushed)
     return np.where(np.isfinite(allowed), allowed, 0)
 
 

@@ -1,10 +1,10 @@
-"""Questions about earlier notebooks: what was learned lasts if it is asked for again, later and later."""
+"""Questions with one right answer: about earlier notebooks, since what is asked for again lasts; and in the text."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nnclassroom.exercises.questions import QUESTIONS, Question
+from nnclassroom.exercises.questions import IN_TEXT, QUESTIONS, Question
 from nnclassroom.pages import page
 from nncourse.errors import CourseError
 
@@ -36,9 +36,24 @@ def remember(notebook: str, *answers: Given) -> Asked:
     >>> remember("09", None, None, None)
     ○ ...
     """
-    if notebook not in QUESTIONS:
-        raise CourseError(f"expected a notebook with questions, {', '.join(QUESTIONS)}; got {notebook!r}")
-    questions = QUESTIONS[notebook]
+    return _asked(QUESTIONS, notebook, answers)
+
+
+def decide(about: str, *answers: Given) -> Asked:
+    """Ask what can be read off a notebook's own records, and judge these answers, as remember() does.
+
+    about: "race" or "counters", both in 08c.
+
+    >>> decide("race", None)
+    ○ ...
+    """
+    return _asked(IN_TEXT, about, answers)
+
+
+def _asked(all_questions: Mapping[str, Sequence[Question]], about: str, answers: Sequence[Given]) -> Asked:
+    if about not in all_questions:
+        raise CourseError(f"expected a notebook with questions, {', '.join(all_questions)}; got {about!r}")
+    questions = all_questions[about]
     if len(answers) != len(questions):
         raise CourseError(f"expected {len(questions)} answers, None for an open one; got {len(answers)}")
     for question, given in zip(questions, answers, strict=True):

@@ -8,8 +8,11 @@
 //   vectorised       four elements are read at once
 //   warp_tiles       a warp computes a nearly square tile, so it reads less from shared memory
 //   double_buffered  the next tile is loaded while one is multiplied
+//   small_tiles      the same with smaller tiles, for small matrices
+//   stream_k         all multiprocessors get the same share of the work, whatever the number of tiles
 // and, in dense_tensor_cores.cu, no longer in float32:
 //   tensor_cores     a warp multiplies small matrices at once, of factors rounded to TF32
+// and, in dense_wgmma.cu, four for the tensor cores of Hopper GPUs.
 //   nncourse check dense_forward --kernel tiled       against the reference
 //   nncourse time dense_forward                       beside this machine's limits
 //

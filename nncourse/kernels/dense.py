@@ -3,6 +3,9 @@
 Rows are samples. W[j, k] connects input k to neuron j: Z[i, j] = A[i] · W[j] + b[j] is neuron j's sum for sample i.
 """
 
+from collections.abc import Mapping
+from math import ceil
+
 import numpy as np
 
 from nncourse import device
@@ -11,6 +14,7 @@ from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial
 
 TILE = 16  # the side of a tile in what follows
+MOST_BLOCKS, EMULATED = 1024, 3  # blocks of `stream_k`: at most, and on the emulator
 
 
 def of_other_rows(A: Array, W: Array) -> tuple[Array, Array]:
@@ -113,8 +117,8 @@ def array(A: Array, W: Array, b: Array) -> Array:
 
 
 # block: threads in x, y. tile: neurons and samples that a block computes, if not one element of Z per thread.
-# On large matrices each kernel is faster than those above it. On small ones, with 128 × 128 elements per block, most of
-# the GPU would be idle: so networks use `tiled` by default.
+# On large matrices each kernel up to `double_buffered` is faster than those above it. On small ones, with 128 × 128
+# elements per block, most of the GPU would be idle: so networks use `tiled` by default.
 SOURCE = cuda_beside(__file__)
 dense_forward.cuda_kernel("naive", SOURCE, block=(32, 4))  # 32 samples, 128 neurons: 32 blocks, not 16
 dense_forward.cuda_kernel("coalesced", SOURCE, block=(32, 8), tile=(1, 8))
@@ -127,6 +131,38 @@ dense_forward.cuda_kernel("tiles_2d", TILES, block=256, tile=(128, 128))
 dense_forward.cuda_kernel("vectorised", TILES, block=256, tile=(128, 128))
 dense_forward.cuda_kernel("warp_tiles", TILES, block=256, tile=(128, 128))
 dense_forward.cuda_kernel("double_buffered", TILES, block=256, tile=(256, 128))
+dense_forward.cuda_kernel("small_tiles", TILES, block=128, tile=(128, 64))
+
+
+def _tiles(batch: int, n_out: int) -> int:
+    """The tiles of `double_buffered` and `stream_k`."""
+    return ceil(batch / 128) * ceil(n_out / 256)
+
+
+def _blocks(sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """One block for each multiprocessor; fewer, if each tile is then divided into equal parts, or has too few steps."""
+    most = min(device.multiprocessors() if device.gpu_available() else EMULATED, MOST_BLOCKS)
+    tiles = _tiles(sizes["batch"], sizes["n_out"])
+    equal = most // tiles * tiles if tiles else 0
+    blocks = equal if 10 * equal >= 9 * most else most
+    return (min(blocks, tiles * ceil(sizes["n_in"] / 16)),)
+
+
+dense_forward.cuda_kernel("stream_k", TILES, block=256, grid=_blocks, deterministic=False)
+
+
+def fastest(batch: int, n_out: int, most: int) -> str:
+    """The kernel for these sizes, by the share of `most` multiprocessors that has work in the last round of tiles."""
+    tiles = _tiles(batch, n_out)
+    busy = tiles / (ceil(tiles / most) * most) if tiles else 1
+    return "double_buffered" if busy > 0.9 else "small_tiles" if 2 * tiles < most else "stream_k"
+
+
+@dense_forward.kernel("by_shape", device="gpu", takes_out=True, deterministic=False)
+def by_shape(A: Array, W: Array, b: Array, out: Array | None = None) -> Array:
+    """The fastest of the last three."""
+    Z: Array = dense_forward[fastest(len(A), len(W), device.multiprocessors())](A, W, b, out=out)
+    return Z
 
 
 def _why_no_tf32() -> str:

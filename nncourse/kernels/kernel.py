@@ -56,8 +56,8 @@ class CudaKernel(Kernel):
     """A `__global__` function of a .cu text, and its launch configuration.
 
     block: threads per block in x, y, z.
-    grid: blocks in x, y, z, as numbers or formulas of sizes: grid=("batch * n_out",). By default the grid has one
-        thread per element of the first result.
+    grid: blocks in x, y, z, as numbers or formulas of sizes: grid=("batch * n_out",), or a function of them, if it
+        depends on the GPU. By default the grid has one thread per element of the first result.
     over: launch one thread per element of this shape instead: over=("n",).
     tile: elements in x, y that a block computes, if that differs from its threads: tile=(128, 128).
     constants: __constant__ arrays of the text to fill before the launch, each with the first elements of an argument:
@@ -71,7 +71,7 @@ class CudaKernel(Kernel):
     source: CudaSource = CudaSource("", "")
     entry: str = ""  # the function's name in the text
     block: tuple[int, ...] = (256,)
-    grid: tuple[int | str, ...] | None = None
+    grid: tuple[int | str, ...] | Callable[[Sizes], tuple[int, ...]] | None = None
     over: tuple[str, ...] | None = None
     tile: tuple[int, ...] | None = None
     shared: int = 0  # bytes of dynamic shared memory
@@ -80,7 +80,8 @@ class CudaKernel(Kernel):
 
     def __post_init__(self) -> None:
         operation = self.operation
-        used = [*(self.over or ()), *(name for size in self.grid or () for name in Formula(str(size)).names)]
+        formulas = () if callable(self.grid) else self.grid or ()
+        used = [*(self.over or ()), *(name for size in formulas for name in Formula(str(size)).names)]
         if unknown := set(used) - set(operation.size_names):
             there = ", ".join(operation.size_names)
             raise CourseError(
@@ -145,8 +146,9 @@ class CudaKernel(Kernel):
     @property
     def fixed_threads(self) -> int:
         """The threads of a launch that is the same for all sizes; 0 if it follows from them."""
-        grid = [size for size in self.grid or () if isinstance(size, int)]
-        return prod(grid) * prod(self.block) if self.grid and len(grid) == len(self.grid) else 0
+        if not self.grid or callable(self.grid) or not all(isinstance(size, int) for size in self.grid):
+            return 0
+        return prod(map(int, self.grid)) * prod(self.block)
 
     def _together(self, shapes: Mapping[str, tuple[int, ...]], like: Any) -> tuple[Any, ...]:
         """Several new results: parts of one array if they have one shape and lie as if they were alone, else None."""
@@ -177,6 +179,8 @@ class CudaKernel(Kernel):
         sizes = operation.sizes(*arguments)
         in_order = operation.shapes.result_shapes(arguments, sizes)
         shapes = {result.name: shape for result, shape in zip(operation.results, in_order, strict=True)}
+        if callable(self.grid):
+            return shapes, sizes, self.grid(sizes)
         if self.grid is not None:
             return shapes, sizes, tuple(Formula(str(size))(sizes) for size in self.grid)
         elements = in_order[0] if self.over is None else tuple(sizes[name] for name in self.over)
