@@ -362,7 +362,7 @@ def test_a_page_of_whole_epochs_has_the_cuda_and_c_that_python_launches(tmp_path
     for file in ("dense_plain.c", "dense_one_kernel.cu"):
         source = (ROOT / "fused_epochs" / file).read_text("utf-8")
         assert page.count(source.rstrip("\n")) == 1
-    others = [topic for topic in reference.topics() if topic.name in ("dense", "cost")]
+    others = [topic for topic in reference.topics() if topic.name in ("neuron", "cost")]
     assert [reference.called(topic, words) for topic in others] == [[], []]
 
 

@@ -120,7 +120,9 @@ def test_the_line_is_right_behind_joined_lines():
 
 
 def test_the_kernels_of_the_course_contain_nothing_forbidden():
-    """Except where blocks wait for each other, as in what GPUs exchange, and a helper with a twin in the emulator."""
+    """Except where blocks wait for each other, as in what GPUs exchange, and helpers with a twin or for GPUs only."""
     kernels = Path(__file__).parents[1] / "nncourse" / "kernels"
-    for path in set(kernels.glob("*.cu")) - {kernels / "all_reduce.cu", kernels / "tensor_cores.cu"}:
+    for path in set(kernels.glob("*.cu")) - {
+        kernels / f"{name}.cu" for name in ("all_reduce", "tensor_cores", "wgmma")
+    }:
         assert forbidden(CudaSource.read(path)) is None, path.name

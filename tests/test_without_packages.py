@@ -37,6 +37,7 @@ STUDENTS = {
     "test": "--dataset good.csv --model new.npz",
     "check": "sigmoid --kernel numpy",
     "time": "sigmoid --kernel numpy --size n=1000",
+    "profile": "--help",
     "progress": "",
     "report": "--dataset good.csv --epochs 1",
     "submit": "--out ada.zip",

@@ -12,7 +12,7 @@ import numpy as np
 
 from nnclassroom.judge.answer_process.results import ANOTHER
 from nnclassroom.judge.run import BROKEN_OFF, Returned
-from nnclassroom.judge.tolerance import TINY, allowed_error
+from nnclassroom.judge.tolerance import MOST_FLUSHED, TINY, allowed_error
 from nnclassroom.judge.verdict import Fault
 from nncourse.kernels.contract import Argument
 from nncourse.kernels.operation import Operation
@@ -168,7 +168,10 @@ def told(call: Call, wrong: Wrong) -> dict[str, Any]:
     """How many elements are wrong, and the first of them."""
     named, first = wrong.named, wrong.first
     margin = float(np.broadcast_to(wrong.allowed, wrong.reference.shape)[first])
-    around, digits = f" ± {margin:.1g}" if margin > 2 * TINY else "", ".7g" if named.kind == "float" else ".0f"
+    around, digits = (
+        f" ± {margin:.1g}" if margin > MOST_FLUSHED * TINY else "",
+        ".7g" if named.kind == "float" else ".0f",
+    )
     expected = wrong.reference[first]
     return {
         "name": named.name,

@@ -196,7 +196,7 @@ def _hard(sign: int, rng: np.random.Generator, shape: tuple[int, ...], sizes: Si
 HARD = {"Q": partial(_hard, 1), "K": partial(_hard, -1)}
 
 
-def _scores(Q: Array, K: Array) -> Array:
+def scores_of(Q: Array, K: Array) -> Array:
     return np.einsum("shid,shjd->shij", Q, K) / math.sqrt(Q.shape[3])
 
 
@@ -205,25 +205,25 @@ def _seen(t: int, causal: int) -> Array:
     return np.tri(t, dtype=bool) if causal else np.ones((t, t), bool)
 
 
-def _softmax(S: Array, seen: Array | bool = True, axis: int = -1) -> Array:
+def softmax_of(S: Array, seen: Array | bool = True, axis: int = -1) -> Array:
     S = np.where(seen, S, -np.inf)
     return np.exp(S - np.logaddexp.reduce(S, axis=axis, keepdims=True))
 
 
-def _weighted(P: Array, V: Array) -> Array:
+def weighted(P: Array, V: Array) -> Array:
     return np.einsum("shij,shjd->shid", P, V)
 
 
-def _forward_truth(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
-    P = _softmax(_scores(Q, K), _seen(Q.shape[2], causal))
-    return _weighted(P, V), P
+def forward_truth(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
+    P = softmax_of(scores_of(Q, K), _seen(Q.shape[2], causal))
+    return weighted(P, V), P
 
 
-def _forward_magnitude(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
+def forward_magnitude(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
     """A score's rounding error changes its weight in proportion, and through the sum all weights of its row."""
-    P, of_scores = _forward_truth(Q, K, V, causal)[1], _scores(abs(Q), abs(K))
+    P, of_scores = forward_truth(Q, K, V, causal)[1], scores_of(abs(Q), abs(K))
     of_P = P * (1 + of_scores + (P * of_scores).sum(axis=3, keepdims=True))
-    return _weighted(of_P, abs(V)), of_P
+    return weighted(of_P, abs(V)), of_P
 
 
 def mistaken_softmax(S: Array, causal: int) -> Mistakes:
@@ -232,17 +232,20 @@ def mistaken_softmax(S: Array, causal: int) -> Mistakes:
     seen, before = _seen(t, causal), np.tri(t, k=-1, dtype=bool)
     masked = np.where(seen, S, -np.inf)
     if causal:
-        yield "the mask is left out: position i sees no position j > i", _softmax(S)
+        yield "the mask is left out: position i sees no position j > i", softmax_of(S)
         words = "the mask is on the wrong side: position i sees positions j ≤ i, not j ≥ i"
-        yield words, _softmax(S, ~before)
+        yield words, softmax_of(S, ~before)
         words = "masked scores are 0, whose exp is 1: set them to −∞"
-        yield words, _softmax(np.where(seen, S, 0))
+        yield words, softmax_of(np.where(seen, S, 0))
         words = "weights are set to 0 after the softmax: mask the scores before it, so that the other weights sum to 1"
-        yield words, _softmax(S) * seen
+        yield words, softmax_of(S) * seen
         if t > 1 or S.max() < 80:  # a larger one overflows alone
             with np.errstate(invalid="ignore"):
-                yield "position i does not see itself: it sees positions j ≤ i", _softmax(S, before)
-    yield "the softmax is along i: the weights of each position i over all j must sum to 1", _softmax(S, seen, axis=-2)
+                yield "position i does not see itself: it sees positions j ≤ i", softmax_of(S, before)
+    yield (
+        "the softmax is along i: the weights of each position i over all j must sum to 1",
+        softmax_of(S, seen, axis=-2),
+    )
     single = masked.astype(np.float32)
     E = np.exp(single)
     words = "exp overflows, or a whole row becomes 0: subtract the largest score of the row first"
@@ -257,22 +260,25 @@ def mistaken_softmax(S: Array, causal: int) -> Mistakes:
 def _mistaken_weights(Q: Array, K: Array, causal: int) -> Mistakes:
     """Usual mistakes, each with the weights that it leads to."""
     t, d = Q.shape[2:]
-    S, seen = _scores(Q, K), _seen(t, causal)
-    yield "the scores are not divided by √d", _softmax(S * math.sqrt(d), seen)
-    yield "the scores are multiplied by √d: divide them by it", _softmax(S * d, seen)
-    yield "the scores are divided by d: divide them by its root", _softmax(S / math.sqrt(d), seen)
+    S, seen = scores_of(Q, K), _seen(t, causal)
+    yield "the scores are not divided by √d", softmax_of(S * math.sqrt(d), seen)
+    yield "the scores are multiplied by √d: divide them by it", softmax_of(S * d, seen)
+    yield "the scores are divided by d: divide them by its root", softmax_of(S / math.sqrt(d), seen)
     words = "Q and K are swapped: row i of the scores is query i with all keys"
-    yield words, _softmax(S.swapaxes(2, 3), seen)
+    yield words, softmax_of(S.swapaxes(2, 3), seen)
     yield from mistaken_softmax(S, causal)
 
 
 def _mistakes_forward(place: tuple[int, ...], Q: Array, K: Array, V: Array, causal: int) -> Mistakes:
-    O, P = _forward_truth(Q, K, V, causal)
+    O, P = forward_truth(Q, K, V, causal)
     for words, wrong in _mistaken_weights(Q, K, causal):
-        yield words, (_weighted(wrong, V), wrong)
-    yield "O is computed with Pᵀ: row i of O takes row i of P", (_weighted(P.swapaxes(2, 3), V), P)
-    yield "O is P K: take the values V", (_weighted(P, K), P)
-    yield "P holds the scores: apply the softmax to them", (O, np.where(_seen(len(P[0, 0]), causal), _scores(Q, K), 0))
+        yield words, (weighted(wrong, V), wrong)
+    yield "O is computed with Pᵀ: row i of O takes row i of P", (weighted(P.swapaxes(2, 3), V), P)
+    yield "O is P K: take the values V", (weighted(P, K), P)
+    yield (
+        "P holds the scores: apply the softmax to them",
+        (O, np.where(_seen(len(P[0, 0]), causal), scores_of(Q, K), 0)),
+    )
 
 
 def _flops(batch: int, heads: int, t: int, d: int, causal: int) -> int:
@@ -284,11 +290,11 @@ attention_forward = Operation(
     "attention_forward",
     "O = P V, P = softmax over j of Q Kᵀ / √d; with causal = 1 over j ≤ i",
     contract=f"{OF_ROWS}, causal () int -> O (batch, heads, t, d), P (batch, heads, t, t) where causal <= 1",
-    reference=_forward_truth,
+    reference=forward_truth,
     flops=_flops,
     trial=Trial(
         **ATTENTION,
-        error_scale=_forward_magnitude,
+        error_scale=forward_magnitude,
         tolerance=SUM_TOLERANCE,
         values=HARD,
         mistakes=_mistakes_forward,
@@ -358,7 +364,7 @@ def _without_causal(given: Any) -> Any:
 def _weights(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> Array:
     """Rows of a softmax, flat ones and steep ones, in some turns causal."""
     S = rng.standard_normal(shape) * (1, 6, 0)[sizes["turn"] % 3]
-    return _softmax(S, _seen(shape[3], sizes["turn"] % 4 < 2)).astype(np.float32)
+    return softmax_of(S, _seen(shape[3], sizes["turn"] % 4 < 2)).astype(np.float32)
 
 
 def _of_scores(D: Array, V: Array, P: Array, of_row: float = 1, axis: int = 3) -> Array:
@@ -369,7 +375,7 @@ def _of_scores(D: Array, V: Array, P: Array, of_row: float = 1, axis: int = 3) -
 
 def _sent_back(dS: Array, D: Array, Q: Array, K: Array, P: Array) -> tuple[Array, Array, Array]:
     dS = dS / math.sqrt(Q.shape[3])
-    return _weighted(dS, K), _weighted(dS.swapaxes(2, 3), Q), _weighted(P.swapaxes(2, 3), D)
+    return weighted(dS, K), weighted(dS.swapaxes(2, 3), Q), weighted(P.swapaxes(2, 3), D)
 
 
 def _backward_truth(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Array, Array, Array]:
@@ -399,9 +405,9 @@ def _mistakes_backward(place: tuple[int, ...], D: Array, Q: Array, K: Array, V: 
     yield words, _sent_back(dP, D, Q, K, P)
     yield "1/√d is left out: multiply both dQ and dK by it", (dQ * root, dK * root, dV)
     yield "dV is divided by √d: divide dQ and dK only", (dQ, dK, dV / root)
-    yield "dV is P D: transpose P", (dQ, dK, _weighted(P, D))
-    yield "dK is dS Q: transpose dS", (dQ, _weighted(dS, Q) / root, dV)
-    yield "dQ is dSᵀ K: do not transpose dS here", (_weighted(dS.swapaxes(2, 3), K) / root, dK, dV)
+    yield "dV is P D: transpose P", (dQ, dK, weighted(P, D))
+    yield "dK is dS Q: transpose dS", (dQ, weighted(dS, Q) / root, dV)
+    yield "dQ is dSᵀ K: do not transpose dS here", (weighted(dS.swapaxes(2, 3), K) / root, dK, dV)
     yield "dQ and dK are swapped", (dK, dQ, dV)
     words = "these are divided by the batch: each sample has its own gradients, so take no mean"
     yield words, tuple(each / len(D) for each in (dQ, dK, dV))
@@ -471,11 +477,11 @@ fused_attention = Operation(
     "fused_attention",
     "O = softmax over j of (Q Kᵀ / √d) V, without P in memory; with causal = 1 over j ≤ i",
     contract=f"{OF_ROWS}, causal () int -> O (batch, heads, t, d) where causal <= 1",
-    reference=lambda *arguments: _forward_truth(*arguments)[0],
+    reference=lambda *arguments: forward_truth(*arguments)[0],
     flops=_flops,
     trial=Trial(
         **ATTENTION,
-        error_scale=lambda *arguments: _forward_magnitude(*arguments)[0],
+        error_scale=lambda *arguments: forward_magnitude(*arguments)[0],
         tolerance=SUM_TOLERANCE,
         values=HARD,
         mistakes=_mistakes_fused,

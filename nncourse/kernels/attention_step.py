@@ -10,48 +10,46 @@ import math
 import numpy as np
 
 from nncourse.device import Array
-from nncourse.kernels.attention import HARD, SUM_TOLERANCE, f32
+from nncourse.kernels.attention import (
+    HARD,
+    SUM_TOLERANCE,
+    f32,
+    forward_magnitude,
+    forward_truth,
+    scores_of,
+    softmax_of,
+    weighted,
+)
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Mistakes, Trial, sizes_named
 
 _sizes = sizes_named("batch heads most d length")
 
 
-def _softmax(S: Array) -> Array:
-    return np.exp(S - np.logaddexp.reduce(S, axis=2, keepdims=True))
-
-
-def _scores(q: Array, K: Array) -> Array:
-    return np.einsum("shd,shjd->shj", q, K) / math.sqrt(q.shape[2])
-
-
-def _weighted(p: Array, V: Array) -> Array:
-    return np.einsum("shj,shjd->shd", p, V)
-
-
-def _magnitude(q: Array, K: Array, V: Array, length: int) -> Array:
-    """A score's rounding error changes its weight in proportion, and through the sum all weights."""
-    K, V = K[:, :, :length], V[:, :, :length]
-    p, of_scores = _softmax(_scores(q, K)), _scores(abs(q), abs(K))
-    return _weighted(p * (1 + of_scores + (p * of_scores).sum(axis=2, keepdims=True)), abs(V))
+def _alone(q: Array, K: Array, V: Array, length: int) -> tuple[Array, Array, Array, int]:
+    """The arguments of attention_forward, in which the new position is the only query."""
+    return q[:, :, None], K[:, :, :length], V[:, :, :length], 0
 
 
 def _mistakes(place: tuple[int, ...], q: Array, K: Array, V: Array, length: int) -> Mistakes:
-    d, keys, values = q.shape[2], K[:, :, :length], V[:, :, :length]
-    S = _scores(q, keys)
-    yield "the places after the first `length` are not filled: leave them out", _weighted(_softmax(_scores(q, K)), V)
+    def result(P: Array, values: Array) -> Array:
+        return weighted(P, values)[:, :, 0]
+
+    d, (Q, keys, values, _) = q.shape[2], _alone(q, K, V, length)
+    S = scores_of(Q, keys)
+    yield "the places after the first `length` are not filled: leave them out", result(softmax_of(scores_of(Q, K)), V)
     if length > 1:
         words = "the last of the first `length` positions is left out: the new position sees itself"
-        yield words, _weighted(_softmax(S[..., :-1]), values[:, :, :-1])
-    yield "the scores are not divided by √d", _weighted(_softmax(S * math.sqrt(d)), values)
-    yield "the scores are divided by d: divide them by its root", _weighted(_softmax(S / math.sqrt(d)), values)
+        yield words, result(softmax_of(S[..., :-1]), values[:, :, :-1])
+    yield "the scores are not divided by √d", result(softmax_of(S * math.sqrt(d)), values)
+    yield "the scores are divided by d: divide them by its root", result(softmax_of(S / math.sqrt(d)), values)
     yield "every value has the same weight: take the softmax of the scores", values.mean(axis=2)
-    yield "the weights are applied to the keys: take the values", _weighted(_softmax(S), keys)
-    shifted = np.exp(S - S.max(axis=2, keepdims=True))
-    yield "the exponentials are not divided: divide them by their sum", _weighted(shifted, values)
+    yield "the weights are applied to the keys: take the values", result(softmax_of(S), keys)
+    shifted = np.exp(S - S.max(axis=3, keepdims=True))
+    yield "the exponentials are not divided: divide them by their sum", result(shifted, values)
     raised = np.exp(S.astype(np.float32))
     words = "exp overflows, or all become 0: subtract the largest score first"
-    yield words, _weighted(raised / raised.sum(axis=2, keepdims=True), values)
+    yield words, result(raised / raised.sum(axis=3, keepdims=True), values)
 
 
 attention_step = Operation(
@@ -59,11 +57,11 @@ attention_step = Operation(
     "o = Σ_j p[j] V[j], p = softmax of q · K[j] / √d over j < length",
     contract="q (batch, heads, d), K (batch, heads, most, d), V (batch, heads, most, d), length () int -> "
     "o (batch, heads, d) where length >= 1, length <= most",
-    reference=lambda q, K, V, length: _weighted(_softmax(_scores(q, K[:, :, :length])), V[:, :, :length]),
+    reference=lambda *arguments: forward_truth(*_alone(*arguments))[0][:, :, 0],
     flops=lambda batch, heads, d, most, length: batch * heads * length * (4 * d + 5),
     trial=Trial(
         tolerance=SUM_TOLERANCE,
-        error_scale=_magnitude,
+        error_scale=lambda *arguments: forward_magnitude(*_alone(*arguments))[0][:, :, 0],
         values={"q": HARD["Q"], "K": HARD["K"]},
         edge_cases=("zeros", "large"),
         mistakes=_mistakes,

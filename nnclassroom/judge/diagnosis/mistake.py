@@ -27,11 +27,14 @@ def mistake(call: Call, wrong: Wrong) -> dict[str, Any]:
 def mistake_in(operation: Operation, wrong: Wrong, arguments: Sequence[Any]) -> str:
     """The mistake that gives just this result, in words; "" if none is known. Of several the nearest, then the first.
 
+    Nearest beyond rounding. Next to large numbers two small ones are equal up to rounding, whatever they are: then the
+    one of the same size is nearer.
+
     arguments: as they were before the call.
     """
     if operation.trial.mistakes is None:
         return ""
-    first, got, found = wrong.first, wrong.got, list[tuple[float, str]]()
+    first, got, found = wrong.first, wrong.got, list[tuple[float, int, str]]()
     with np.errstate(all="ignore"):
         for words, results in operation.trial.mistakes(first, *map(float64, arguments)):
             whole = not isinstance(results, float)
@@ -45,8 +48,9 @@ def mistake_in(operation: Operation, wrong: Wrong, arguments: Sequence[Any]) -> 
             size = np.fmax(np.abs(value), np.where(np.isfinite(right), np.abs(right), 0))
             if _is_that(np.abs(distance), size, np.abs(got[where] - right), wrong.elements[where], errors):
                 beyond_rounding = np.maximum(np.abs(distance) - errors / NEARER, 0)
-                found.append((float(np.linalg.norm(beyond_rounding)), str(words)))
-    return min(found, key=lambda each: each[0])[1] if found else ""
+                other = np.abs(distance) > np.fmax(np.abs(value), np.abs(got[where])) / 10
+                found.append((float(np.linalg.norm(beyond_rounding)), int(np.count_nonzero(other)), str(words)))
+    return min(found, key=lambda each: each[:2])[2] if found else ""
 
 
 def mistake_of_shape(call: Call, name: str, got: np.ndarray) -> str:
