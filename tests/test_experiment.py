@@ -192,6 +192,7 @@ def test_a_run_by_pytorch_learns_what_ours_does(monkeypatch):
     assert numbers.label_of(found) == "PyTorch, 1 GPU, 16"
 
 
+@pytest.mark.full
 @MPI
 def test_two_processes_by_pytorch_learn_what_one_does(monkeypatch):
     pytest.importorskip("torch")

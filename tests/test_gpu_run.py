@@ -85,6 +85,7 @@ def test_a_file_that_cannot_be_collected_is_a_failure(tmp_path, text):
     assert run.counted(GROUP, lines, [], status, 1.0).failed
 
 
+@pytest.mark.full
 def test_what_has_passed_is_not_run_again(tmp_path):
     (tmp_path / "test_some.py").write_text(TESTS)
     _, before = ran(tmp_path)

@@ -393,6 +393,7 @@ def convolution_forward(A, W, b, stride, before, after):
 """
 
 
+@pytest.mark.full
 def test_loops_that_pad_images_are_compiled_too():
     keep(convolution_forward, "loops", PADS, seconds=1.0)
     own = choose("numpy", mine=True, compiled=True).kernels["convolution_forward"]

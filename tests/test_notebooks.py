@@ -112,6 +112,7 @@ def read(stem: str):
     return nbformat.read(PATHS[0].parent / f"{stem}.ipynb", as_version=4)
 
 
+@pytest.mark.full
 def test_what_is_filled_in_notebook_02_trains_in_06_and_on_the_command_line(my_kernels, tmp_path, monkeypatch):
     """In other processes, which share only the files in my_kernels/. On a GPU the CUDA kernel is used."""
     monkeypatch.delenv("NNCOURSE_SOLVE", raising=False)
@@ -170,6 +171,7 @@ def test_kernels_of_notebooks_09_to_11_train_the_digits_cnn_and_on_the_command_l
         assert f"{operation}: {kernel}, yours" in told
 
 
+@pytest.mark.full
 def test_an_all_reduce_of_notebook_12_trains_a_network_there(my_kernels, tmp_path, monkeypatch):
     """On the digits of the package, in the simulated group."""
     for name in ("NNCOURSE_SOLVE", "NNCOURSE_DATA"):

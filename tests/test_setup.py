@@ -634,6 +634,7 @@ def test_without_jupyterlab_one_line_says_what_to_install(tmp_path, monkeypatch)
     assert not (tmp_path / "my_notebooks").exists()
 
 
+@pytest.mark.full
 def test_jupyterlab_serves_the_course_to_those_with_the_token(tmp_path):
     """The whole of `make lab` after its set-up."""
     pytest.importorskip("jupyterlab")

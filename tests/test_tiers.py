@@ -150,6 +150,7 @@ def test_what_has_changed_is_the_last_commit_and_what_is_not_committed(tmp_path,
     assert tiers.choose(tmp_path, "full", ()).changed == frozenset()
 
 
+@pytest.mark.full
 def test_what_is_left_out_is_counted(tmp_path):
     """In a worker of xdist, which by itself does not report it."""
     shutil.copy(ROOT / "conftest.py", tmp_path)

@@ -160,6 +160,7 @@ def test_a_table_of_records_is_80_columns_wide_and_names_the_plan(layers):
 # ---- the command
 
 
+@pytest.mark.full
 def test_the_command_prints_ours_beside_the_others_that_are_installed(capsys):
     asked = ["time", "--network", "6,5,3", "--optimizer", "sgd", "--momentum", "0.9", "--batch-size", "8"]
     assert main([*asked, "--backend", "numpy", "--threads", "1"]) == 0

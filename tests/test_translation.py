@@ -40,6 +40,7 @@ def flowed(text: str) -> str:
     return " ".join(text.replace("\\n", " ").split())
 
 
+@pytest.mark.full
 def test_the_package_said_again_is_the_same_code(all_sources):
     for source in all_sources:
         if source.path.parent == ROOT or source.path.suffix == ".ipynb" or not source.units:

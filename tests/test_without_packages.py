@@ -74,6 +74,7 @@ def test_each_command_is_a_students_or_in_a_package_that_may_be_missing():
     assert OTHERS.keys() == ELSEWHERE.keys()
 
 
+@pytest.mark.full
 def test_a_students_commands_work(tmp_path):
     command_lines.fill(tmp_path)
     handout.write(tmp_path / "new.zip", notebooks_only=True)
