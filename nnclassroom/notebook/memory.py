@@ -93,7 +93,8 @@ def _line(question: Question, given: Given) -> str:
 def _page(question: Question, given: Given) -> str:
     kind = "" if given is None else "right" if right(question, given) else "wrong"
     choices = "".join(f"<li>{html.escape(choice)}</li>" for choice in question.choices)
-    listed = f'<ol type="a" style="margin:.2em 0">{choices}</ol>' if choices else ""
+    style = "margin:.2em 0;list-style-type:lower-alpha"  # JupyterLab's own style would number them
+    listed = f'<ol type="a" style="{style}">{choices}</ol>' if choices else ""
     said = f"{mark(question, given)} {html.escape(question.asks)} <small>({question.notebook})</small>"
     folded = f"<details><summary>Why</summary>{html.escape(question.why)}</details>" if kind else ""
     return page(f"{said}{listed}{folded}", kind)
