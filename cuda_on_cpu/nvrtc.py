@@ -54,7 +54,7 @@ def why_no_nvrtc() -> str | None:
 @functools.cache
 def _why_no_nvrtc() -> str | None:
     try:
-        _nvrtc("", "sm_90")
+        _compiled("", "sm_90")
     except ImportError:
         return "NVIDIA's compiler library is not installed here: pip install cuda-core cuda-bindings nvidia-cuda-nvrtc"
     except Exception as error:  # loading the library can fail with many exception types
@@ -68,14 +68,7 @@ def compile_check(source: CudaSource, arch: str = "sm_90") -> dict[str, Resource
 
     Raises CudaCompileError if the text does not compile, MissingToolError if there is no compiler.
     """
-    if reason := why_no_nvrtc():
-        raise MissingToolError(f"{source.file}: cannot be compiled for a GPU: {reason}")
-    refuse_misspelt(source)
-    try:
-        log = _nvrtc(source.compilable(), arch)
-    except Exception as error:
-        raise CudaCompileError(readable_errors(str(error), source.file)) from None
-    found = USED.findall(log)
+    found = USED.findall(_built(source, arch)[1])
     return {name: Resources(int(registers), int(shared or 0), int(stack)) for name, stack, registers, shared in found}
 
 
@@ -96,7 +89,7 @@ def warnings(source: CudaSource) -> tuple[str, ...]:
 def _log(source: CudaSource) -> str | None:
     """NVRTC's log; None if it does not compile the text. Not optimised: it takes a fraction of compile_check's time."""
     try:
-        return _nvrtc(source.compilable(), "sm_90", debug=True)
+        return _compiled(source.compilable(), "sm_90", debug=True)[1]
     except Exception:
         return None
 
@@ -153,21 +146,22 @@ def readable_errors(log: str, file: str) -> str:
 
 def machine_code(source: CudaSource, arch: str) -> bytes:
     """The text compiled for the architecture `arch`. Raises as compile_check does."""
+    return _built(source, arch)[0]
+
+
+def _built(source: CudaSource, arch: str) -> tuple[bytes, str]:
+    """The machine code and the log of a text, or the errors of compile_check."""
     if reason := why_no_nvrtc():
         raise MissingToolError(f"{source.file}: cannot be compiled for a GPU: {reason}")
+    refuse_misspelt(source)
     try:
-        return _compiled(source.compilable(), arch)[0]
+        return _compiled(source.compilable(), arch)
     except Exception as error:
         raise CudaCompileError(readable_errors(str(error), source.file)) from None
 
 
-def _nvrtc(text: str, arch: str, debug: bool = False) -> str:
-    """Compile to machine code; `debug`: without optimisation. Returns the log: warnings, and ptxas's output."""
-    return _compiled(text, arch, debug)[1]
-
-
 def _compiled(text: str, arch: str, debug: bool = False) -> tuple[bytes, str]:
-    """The machine code, and the log."""
+    """The machine code, and the log: warnings, and ptxas's output. debug: without optimisation."""
     from cuda.core import Program, ProgramOptions
 
     # device_as_default_execution_space: as CuPy compiles; a lambda inside a kernel is then a device function.

@@ -168,10 +168,8 @@ def told(call: Call, wrong: Wrong) -> dict[str, Any]:
     """How many elements are wrong, and the first of them."""
     named, first = wrong.named, wrong.first
     margin = float(np.broadcast_to(wrong.allowed, wrong.reference.shape)[first])
-    around, digits = (
-        f" ± {margin:.1g}" if margin > MOST_FLUSHED * TINY else "",
-        ".7g" if named.kind == "float" else ".0f",
-    )
+    around = f" ± {margin:.1g}" if margin > MOST_FLUSHED * TINY else ""
+    digits = ".7g" if named.kind == "float" else ".0f"
     expected = wrong.reference[first]
     return {
         "name": named.name,
