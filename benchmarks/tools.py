@@ -17,22 +17,23 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machines, saved
+from nnclassroom.figures import overheads
 from nnclassroom.figures.nb08_tools import FAULTS, RUNGS, TOOLS, fault, program
-from nnclassroom.timing.counters import by_ncu, counted_by_gpu
+from nnclassroom.timing.counters import METRICS, by_ncu, counted_by_gpu
 from nnclassroom.timing.profiles import step_profile
 from nncourse import device as devices
 from nncourse.backend import choose
 from nncourse.catalogue import find
 from nncourse.model.network import make_network, training_step
 
-SIDE, SIZES, BATCH = 1024, [784, 128, 10], 32
+SIDE, SIZES, BATCH = 1024, (784, 128, 10), 32
 FOUND = 9  # the exit status of compute-sanitizer where a tool finds something
 LINES = 12  # of a report: its first error
 TIME = "gpu__time_duration.sum"
 LARGE = {
     "seconds": TIME,
-    "requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    "sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "requests": METRICS["requests read"],
+    "sectors": METRICS["sectors read"],
     "dram": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "l1_hits": "l1tex__t_sector_hit_rate.pct",
     "l1": "l1tex__throughput.avg.pct_of_peak_sustained_active",
@@ -119,10 +120,7 @@ def step() -> dict[str, Any]:
 
 def parts() -> tuple[Any, np.ndarray, np.ndarray, Any]:
     """A network, a batch, and the backend of the step that is looked at."""
-    rng = np.random.default_rng(0)
-    X = rng.random((BATCH, SIZES[0]), np.float32)
-    Y = np.eye(SIZES[-1], dtype=np.float32)[rng.integers(0, SIZES[-1], BATCH)]
-    return make_network(SIZES), X, Y, choose("cuda")
+    return make_network(SIZES), *overheads.samples(SIZES, BATCH), choose("cuda")
 
 
 def launch(what: str) -> int:

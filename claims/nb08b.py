@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 
 from claims import Claim
-from cuda_on_cpu.nvrtc import why_no_nvrtc
+from cuda_on_cpu.nvrtc import machine_code, why_no_nvrtc
 from nnclassroom import find, overheads
 from nnclassroom.exercises.nb08_to_10 import A4000, H200, occupancy
 from nnclassroom.figures.nb08_ladder import HELD_BACK
@@ -23,12 +23,9 @@ def _budget(name: str) -> list[int]:
     return [eval(limit.formula, {}, dict(budget.sizes)) for limit in budget.limits]  # formulas of sizes
 
 
-def machine_code(kernel: CudaKernel) -> Counter[str]:
+def instructions_of(kernel: CudaKernel) -> Counter[str]:
     """How many reads from shared memory and how many products the compiled kernel has."""
-    from cuda.core import Program, ProgramOptions
-
-    options = ProgramOptions(arch="sm_90", std="c++17", device_as_default_execution_space=True)
-    cubin = bytes(Program(kernel.source.compilable(), "c++", options).compile("cubin").code)
+    cubin = machine_code(kernel.source, "sm_90")
     (start,), (count, names) = struct.unpack_from("<Q", cubin, 0x28), struct.unpack_from("<HH", cubin, 0x3C)
     sections = [struct.unpack_from("<IIQQQQ", cubin, start + 64 * number) for number in range(count)]
     found: Counter[str] = Counter()
@@ -48,7 +45,7 @@ def reads_of_machine_code() -> bool:
     for name, (reads, _) in HELD_BACK.items():
         kernel = find("dense_forward")[name]
         assert isinstance(kernel, CudaKernel)
-        found = machine_code(kernel)
+        found = instructions_of(kernel)
         if name == "double_buffered":
             found["reads"] -= 6
         if reads and 64 * found["reads"] != reads * found["products"]:

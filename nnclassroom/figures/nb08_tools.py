@@ -15,7 +15,7 @@ import numpy as np
 from cuda_on_cpu.requests import WARP, requests_of
 from nnclassroom.figures import overheads
 from nnclassroom.figures.accesses import accesses
-from nnclassroom.figures.recorded import not_recorded, table
+from nnclassroom.figures.recorded import not_recorded, of_sizes, table
 from nnclassroom.formats import duration
 from nnclassroom.judge.budget import case_of
 from nnclassroom.timing.counters import WAYS
@@ -120,7 +120,7 @@ def log(name: str) -> str:
 
 
 def found_table() -> str:
-    """For each fault the tools that find something in one run, and what the program says without any tool."""
+    """For each fault the tools that find something in one run, and the wrong results of the program alone."""
 
     def made(found: Mapping[str, Any]) -> str:
         rows = [
@@ -204,8 +204,7 @@ def top_of_the_ladder(factors: str) -> str:
 
 
 def _sizes(record: Mapping[str, Any]) -> str:
-    sizes = record["batch"], record["n_in"], record["n_out"]
-    return f"{sizes[0]:,}³" if len(set(sizes)) == 1 else "×".join(map(str, sizes))
+    return of_sizes((record["batch"], record["n_in"], record["n_out"]))
 
 
 def _of(made: Callable[[Mapping[str, Any]], str]) -> str:

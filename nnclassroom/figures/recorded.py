@@ -301,7 +301,7 @@ def tensor_cores() -> str:
             columns += [sizes] if sizes not in columns else []
             cells.setdefault(each["contender"], []).append(f"{each['tflops']:.3g}")
             errors.setdefault(each["contender"], []).append(each["error"])
-        names = [f"{sizes[0]:,}³" if len(set(sizes)) == 1 else "×".join(map(str, sizes)) for sizes in columns]
+        names = list(map(of_sizes, columns))
         lines = [[in_words(name), *of, f"{max(errors[name]):.0e}"] for name, of in cells.items()]
         about = f"Z = A Wᵀ + b, TFLOP/s ({overheads.recorded_where(path.stem)})"
         heads = ["", *names, "largest error"]
@@ -311,6 +311,11 @@ def tensor_cores() -> str:
             heads = [f"ResNet-34 by PyTorch, batch {steps[0]['batch']}", "a step", "gradient off by"]
             texts[-1] += f"\n\n{table(heads, lines)}"
     return "\n\n".join(texts) or not_recorded("python -m benchmarks.tensor_cores")
+
+
+def of_sizes(sizes: tuple[int, ...]) -> str:
+    """The sizes of a product at the head of a column: 1,024³ or 4480×4608×512."""
+    return f"{sizes[0]:,}³" if len(set(sizes)) == 1 else "×".join(map(str, sizes))
 
 
 def _ms(seconds: float) -> str:

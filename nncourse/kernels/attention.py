@@ -242,10 +242,8 @@ def mistaken_softmax(S: Array, causal: int) -> Mistakes:
         if t > 1 or S.max() < 80:  # a larger one overflows alone
             with np.errstate(invalid="ignore"):
                 yield "position i does not see itself: it sees positions j ≤ i", softmax_of(S, before)
-    yield (
-        "the softmax is along i: the weights of each position i over all j must sum to 1",
-        softmax_of(S, seen, axis=-2),
-    )
+    words = "the softmax is along i: the weights of each position i over all j must sum to 1"
+    yield words, softmax_of(S, seen, axis=-2)
     single = masked.astype(np.float32)
     E = np.exp(single)
     words = "exp overflows, or a whole row becomes 0: subtract the largest score of the row first"
@@ -275,10 +273,8 @@ def _mistakes_forward(place: tuple[int, ...], Q: Array, K: Array, V: Array, caus
         yield words, (weighted(wrong, V), wrong)
     yield "O is computed with Pᵀ: row i of O takes row i of P", (weighted(P.swapaxes(2, 3), V), P)
     yield "O is P K: take the values V", (weighted(P, K), P)
-    yield (
-        "P holds the scores: apply the softmax to them",
-        (O, np.where(_seen(len(P[0, 0]), causal), scores_of(Q, K), 0)),
-    )
+    S = np.where(_seen(len(P[0, 0]), causal), scores_of(Q, K), 0)
+    yield "P holds the scores: apply the softmax to them", (O, S)
 
 
 def _flops(batch: int, heads: int, t: int, d: int, causal: int) -> int:

@@ -6,7 +6,6 @@ compiled here, they run on a GPU only, and there they are checked.
 
 import ctypes
 import functools
-import tempfile
 from collections.abc import Mapping
 from math import ceil
 from pathlib import Path
@@ -85,6 +84,8 @@ def _bytes(how: Launch) -> int:
 @functools.cache
 def _kernel(name: str, gpu: int) -> Any:
     """The compiled kernel for the GPU in use, which is number `gpu`."""
+    import tempfile  # at the first call: choosing a backend loads this module too
+
     import cupy
 
     from cuda_on_cpu.nvrtc import machine_code
