@@ -1,11 +1,13 @@
 """What NVIDIA's tools say of notebook 08c's kernels: python -m benchmarks.tools [--out FOLDER].
 
-Needs a GPU, nvcc, compute-sanitizer and Nsight Compute (ncu). Four programs with one fault each are run under the four
-tools of compute-sanitizer; ncu counts for three kernels of dense_forward, and lists the launches of a training step.
+Needs a GPU, nvcc, compute-sanitizer, cuda-gdb and Nsight Compute (ncu). Four programs with one fault each are run under
+the four tools of compute-sanitizer, and one of them in cuda-gdb; ncu counts for three kernels of dense_forward, and lists
+the launches of a training step.
 Writes results/tools.json, which the notebook shows.
 """
 
 import argparse
+import re
 import statistics
 import subprocess
 import sys
@@ -29,6 +31,18 @@ from nncourse.model.network import make_network, training_step
 SIDE, SIZES, BATCH = 1024, (784, 128, 10), 32
 FOUND = 9  # the exit status of compute-sanitizer where a tool finds something
 LINES = 12  # of a report: its first error
+STOPPED = "out of bounds"  # the program that cuda-gdb stops
+DIALOGUE = (  # cuda-gdb refuses a condition before the kernel is loaded, so it comes after the first stop
+    "break out_of_bounds.cu:14",
+    "run",
+    "condition 1 i >= batch && k_load < n_in",
+    "continue",
+    "print i",
+    "print batch",
+    "print i * n_in + k_load",
+    "print batch * n_in",
+)
+NOISE = "[Thread", "[New", "[Detaching", "[Inferior", "Using host", "warning", "Breakpoint 1 at"  # of the host's code
 TIME = "gpu__time_duration.sum"
 LARGE = {
     "seconds": TIME,
@@ -53,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(devices.why_no_gpu())
     result = saved.dated(machines.about("gpu"))
     with tempfile.TemporaryDirectory() as folder:
-        result |= sanitized(Path(folder))
+        result |= sanitized(Path(folder)) | {"debugger": in_debugger(Path(folder))}
     kernels = find("dense_forward").kernels
     result["counts"] = {name: counted_by_gpu(kernels[name]) for name in RUNGS}
     result["large"] = {name: large(name) for name in RUNGS}
@@ -94,6 +108,16 @@ def first_error(report: str, folder: Path) -> list[str]:
     blank = [number for number, line in enumerate(lines[1:], 1) if not line.strip("= ")]
     end = min(blank[0] if blank else len(lines) - 1, LINES)
     return [*lines[:end], lines[-1]]
+
+
+def in_debugger(folder: Path) -> list[str]:
+    """What is typed into cuda-gdb to stop a thread at its fault, and what it answers."""
+    there = compiled(STOPPED, folder, "-g", "-G")
+    typed = [part for each in DIALOGUE for part in ("-ex", f"echo (cuda-gdb) {each}\n", "-ex", each)]
+    command = ["cuda-gdb", "-q", "-batch", "-nx", "-ex", "set breakpoint pending on", *typed, there.name]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=folder).stdout
+    said = re.sub(r" \(A=0x.*\) at ", " at ", said)  # the addresses among the arguments
+    return [line.rstrip() for line in said.splitlines() if line.strip() and not line.startswith(NOISE)]
 
 
 def launched(what: str, metrics: dict[str, str], entries: Sequence[str]) -> list[tuple[str, dict[str, float]]]:

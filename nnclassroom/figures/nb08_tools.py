@@ -119,6 +119,11 @@ def log(name: str) -> str:
     return _of(lambda found: "\n".join(found["logs"][name]))
 
 
+def debugger() -> str:
+    """A session with cuda-gdb, which stopped a thread of "out of bounds" at its fault."""
+    return _of(lambda found: "\n".join(found["debugger"]))
+
+
 def found_table() -> str:
     """For each fault the tools that find something in one run, and the wrong results of the program alone."""
 
