@@ -1,8 +1,8 @@
 """What NVIDIA's tools say of notebook 08c's kernels: python -m benchmarks.tools [--out FOLDER].
 
 Needs a GPU, nvcc, compute-sanitizer, cuda-gdb and Nsight Compute (ncu). Four programs with one fault each are run under
-the four tools of compute-sanitizer, and one of them in cuda-gdb; ncu counts for three kernels of dense_forward, and lists
-the launches of a training step.
+the four tools of compute-sanitizer, and one of them in cuda-gdb; ncu counts for three kernels of dense_forward, and
+lists the launches of a training step.
 Writes results/tools.json, which the notebook shows.
 """
 

@@ -42,7 +42,7 @@ def first_report() -> bool:
     return "thread (0,1,0) in block (0,2,0)" in log and there
 
 
-def stopped_in_the_second_turn() -> bool:
+def stopped_in_the_second_step() -> bool:
     """The first stop is at thread 0, the second at sample 33 of 33, with an index past the end of A."""
     said = recorded()["debugger"]
     stops = [line for line in said if line.startswith("[Switching")]
@@ -165,17 +165,19 @@ CLAIMS = [
     Claim("logs-words", "The number that was never set", seeds=seen_by_the_emulator),
     Claim("logs-words", "at most 12 lines", why="definition: of what benchmarks/tools.py keeps"),
     Claim("logs-words", "There are 33 samples", why="definition: of the program"),
-    Claim("logs-answer", "may name another sample", why="source: an earlier run of benchmarks/tools.py named sample 34"),
+    Claim("logs-answer", "may name another sample", why="source: an earlier run named sample 34"),
     Claim("logs-answer", "Block (0, 2, 0) has the samples", once=first_report),
     Claim("logs-answer", "The emulator named the same line", seeds=seen_by_the_emulator),
     Claim("logs-answer", "the 33 · 20 numbers", once=first_report),
     Claim("logs-answer", "Thread (0, 1, 0) has sample 33", once=first_report),
-    Claim("debugger-words", "a thread of sample 33", once=stopped_in_the_second_turn),
+    Claim("debugger-words", "a thread of sample 33", once=stopped_in_the_second_step),
     Claim("debugger-words", "and 16 in the second", why="definition: of the kernel, whose tiles have 16 × 16 numbers"),
-    Claim("counts-words", "The index is 676", once=stopped_in_the_second_turn),
-    Claim("counts-words", "`A` has 660 numbers", once=stopped_in_the_second_turn),
-    Claim("counts-words", "Probably its warp had passed", why="derived: `continue` goes on from the turn of the first stop"),
-    Claim("counts-words", "does not ask whether sample", why="definition: of the changed line"),
+    Claim("debugger-answer", "The index is 676", once=stopped_in_the_second_step),
+    Claim("debugger-answer", "`A` has 660 numbers", once=stopped_in_the_second_step),
+    Claim(
+        "debugger-answer", "Many warps come to line 14", why="source: the stops of several runs of benchmarks/tools.py"
+    ),
+    Claim("debugger-answer", "does not ask whether sample", why="definition: of the changed line"),
     Claim("counts-words", "that is one **request**", why=DEFINITION),
     Claim("counts-words", "costs one **sector** of 32 bytes", why=DEFINITION),
     Claim("counts-words", "a **word** is 4 bytes", why=DEFINITION),
@@ -191,9 +193,9 @@ CLAIMS = [
     Claim("large-answer", "takes a twelfth of the time", once=naive_is_not_held_back_by_these),
     Claim("large-answer", "a sixteenth as many requests", once=naive_is_not_held_back_by_these),
     Claim("large-answer", "Below is one training step", why="definition: of what benchmarks/tools.py launches"),
-    Claim("launches-answer", "About a sixth.", once=a_sixth_of_the_step),
-    Claim("launches-answer", "Fourteen kernels take", once=a_sixth_of_the_step),
-    Claim("launches-answer", "the step takes 42 µs", once=a_sixth_of_the_step),
+    Claim("launches-answer", "about a sixth", once=a_sixth_of_the_step),
+    Claim("launches-answer", "fourteen kernels take", once=a_sixth_of_the_step),
+    Claim("launches-answer", "the whole step takes 42 µs", once=a_sixth_of_the_step),
     Claim("float32-words", "nearly as fast as cuBLAS", once=double_buffered_ends_the_ladder),
     Claim("float32-words", "132 multiprocessors", why="source: NVIDIA, and results/tools.json"),
     Claim("float32-words", "have 32 such tiles", why="derived: (1,024 / 128) · (1,024 / 256)"),
@@ -206,7 +208,7 @@ CLAIMS = [
     Claim("float32-answer", "70 tiles leave 62", why="derived: 35 · 2 tiles, 132 − 70"),
     Claim("float32-answer", "cuBLAS is slower here", once=best_by_shape),
     Claim("tensor-cores", "10 bits after the point", why="definition: of TF32"),
-    Claim("tensor-cores", "up to three times as large", once=cut_or_rounded),
+    Claim("tensor-cores", "were up to three times as large", once=cut_or_rounded),
     Claim("tf32-predict", "reaches 29 %", once=the_engine_is_worth_most),
     Claim("tf32-predict", "worth more percentage points", once=the_engine_is_worth_most),
     Claim("tf32-answer", "from 52 to 89 %", once=the_engine_is_worth_most),

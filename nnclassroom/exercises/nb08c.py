@@ -18,10 +18,10 @@ Counts = Iterator[tuple[str, np.ndarray]]
 
 def _patterns(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> np.ndarray:
     """Addresses as kernels have them: along a row, with a stride, one for all, two rows, any; and idle lanes."""
-    warps, lanes = shape
+    requests, lanes = shape
     lane = np.arange(lanes)
     rows = []
-    for _ in range(warps):
+    for _ in range(requests):
         stride = int(rng.choice([1, 2, 8, 16, 17, 32, 33]))
         words = (
             lane,
@@ -89,12 +89,14 @@ def _trial(mistakes: Callable[..., Counts]) -> Trial:
         edge_cases=(),
         mistakes=mistakes,
         advice=_there,
-        sizes_to_check=tuple({"warps": warps, "lanes": lanes} for warps, lanes in ((1, 32), (40, 32), (5, 7), (3, 1))),
-        draw_sizes=lambda rng: {"warps": int(rng.integers(1, 60)), "lanes": int(rng.choice([32, 32, 32, 16]))},
+        sizes_to_check=tuple(
+            {"requests": requests, "lanes": lanes} for requests, lanes in ((1, 32), (40, 32), (5, 7), (3, 1))
+        ),
+        draw_sizes=lambda rng: {"requests": int(rng.integers(1, 60)), "lanes": int(rng.choice([32, 32, 32, 16]))},
     )
 
 
-CONTRACT = "addresses (warps, lanes) int -> {} (warps,) int"
+CONTRACT = "addresses (requests, lanes) int -> {} (requests,) int"
 
 warp_sectors = Operation(
     "warp_sectors",

@@ -24,6 +24,7 @@ from nncourse.errors import refuse_unknown
 from nncourse.kernels.kernel import CudaKernel
 
 NAME, COMMAND = "tools", "python -m benchmarks.tools"
+RATES = "tensor_cores-nvidia-h200"
 MAIN = Path(__file__).with_name("nb08_tools_main.cu")
 TOOLS = "memcheck", "racecheck", "initcheck", "synccheck"
 RUNGS = "naive", "coalesced", "tiled"
@@ -76,10 +77,14 @@ def program(name: str) -> str:
     return f"{fault(name).source.text}\n{MAIN.read_text('utf-8')}"
 
 
-def changed_line(name: str) -> str:
-    """The line of the kernel with the fault, with its number."""
-    number = _parts(name)[0].count("\n")
-    return f"{number + 1:3}  {fault(name).source.text.splitlines()[number].strip()}"
+def changed_line(name: str) -> list[str]:
+    """The line of `tiled` that is changed, with its number, before the change (−) and after it (+)."""
+    before, wrong, after = _parts(name)
+    number = before.count("\n")
+    texts = (before + FAULTS[name].right + after, before + wrong + after)
+    return [
+        f"{number + 1:3} {sign} {text.splitlines()[number].strip()}" for sign, text in zip("−+", texts, strict=True)
+    ]
 
 
 # ---- what the emulator sees
@@ -154,8 +159,9 @@ def counts_table(yours: Mapping[str, Mapping[str, int]]) -> str:
 # What a metric of Nsight Compute is, in words, and how it is shown.
 COUNTERS = {
     "seconds": ("time", duration),
+    "requests": ("requests to read global memory, in millions", lambda count: f"{count / 1e6:.1f}"),
     "sectors_a_request": ("sectors a request", "{:.1f}".format),
-    "dram": ("traffic of global memory, % of its maximum", "{:.0f}".format),
+    "dram": ("traffic of global memory behind the caches, % of its maximum", "{:.0f}".format),
     "l1_hits": ("found in the L1 cache, %", "{:.0f}".format),
     "l1": ("traffic of L1 and shared memory, % of its maximum", "{:.0f}".format),
     "arithmetic": ("multiply-add instructions, % of the maximum", "{:.0f}".format),
@@ -196,7 +202,7 @@ def launches_table() -> str:
 def top_of_the_ladder(factors: str) -> str:
     """TFLOP/s of the last rungs with these factors, by size, and their shares of cuBLAS: "float32" or "TF32"."""
     refuse_unknown("factors", factors, ("float32", "TF32"))
-    found = overheads.recorded("tensor_cores-nvidia-h200")
+    found = overheads.recorded(RATES)
     if not found:
         return not_recorded("python -m benchmarks.tensor_cores")
     mine = [each for each in found["products"] if each["factors"] == factors]
@@ -205,7 +211,8 @@ def top_of_the_ladder(factors: str) -> str:
     for each in mine:
         name = re.sub("^nncourse ", "", each["contender"]).replace(f"PyTorch {factors}", "cuBLAS")
         cells.setdefault(name, []).append(f"{each['tflops']:.3g} ({each['tflops'] / best[_sizes(each)]:.0%})")
-    return table([f"{factors}, TFLOP/s", *best], [[name, *row] for name, row in cells.items()])
+    rows = [[name, *row] for name, row in cells.items()]
+    return f"{table([f'{factors}, TFLOP/s (of cuBLAS)', *best], rows)}\n{overheads.recorded_where(RATES)}"
 
 
 def _sizes(record: Mapping[str, Any]) -> str:
