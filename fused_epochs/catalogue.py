@@ -15,7 +15,10 @@ KINDS = {
         ("convolutional", "convolutional_cpu", "gradient_loops"),
         ("convolutional_one_kernel",),
     ),
-    "network": (("gradient", "gradient_cpu", "gradient_loops"), ("network", "dense_one_kernel", "streamed")),
+    "network": (
+        ("gradient", "gradient_cpu", "gradient_loops", "network", "network_tiles"),
+        ("dense_one_kernel", "streamed"),
+    ),
     "peer": ((), ("all_reduce",)),
 }
 

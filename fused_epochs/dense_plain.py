@@ -6,21 +6,19 @@
 All four are for comparisons. One trains only when asked for: train(…, plan="c").
 """
 
-import ctypes
 import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from cuda_on_cpu.host_compiler import shared_library
+from fused_epochs import in_c
 from fused_epochs.dense import COSTS, codes
-from nncourse.errors import CourseError
-from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.dense_epoch import DenseArchitecture, dense_sgd_epoch
 
-TEXT = Path(__file__).with_name("dense_plain.c")
-PLAIN, FAST = ("-O3",), ("-O3", "-march=native", "-ffast-math")
+FILES = tuple(Path(__file__).with_name(name) for name in ("dense_functions.c", "dense_plain.c"))
+HEAD = "#include <stdlib.h>\n#include <tgmath.h> /* exp() of a float is a float */\ntypedef {} real;"
+PLAIN, FAST = ("-O3",), ("-O3", in_c.NATIVE, "-ffast-math")
 FORMS = {
     "c": ("double", PLAIN),
     "c_float": ("float", PLAIN),
@@ -32,33 +30,20 @@ FORMS = {
 @functools.cache
 def program(name: str) -> Callable[..., int]:
     """dense_epoch() of the text in one of FORMS. Raises CourseError if it cannot be compiled or loaded."""
-    real, flags = FORMS[name]
-    options = [*flags, f"-Dreal={real}", f"-DALPHA={ALPHA}"]
-    library = shared_library(TEXT.read_text(encoding="utf-8"), options, for_this_processor=flags == FAST)
-    try:
-        function = ctypes.CDLL(str(library)).dense_epoch
-    except OSError as error:
-        raise CourseError(f"{library}: cannot be loaded: {error}; set XDG_CACHE_HOME to another folder") from None
-    numbers, ints = (np.ctypeslib.ndpointer(dtype, flags="C") for dtype in (np.float32, np.intc))
-    changed = np.ctypeslib.ndpointer(np.float32, flags=("C", "W"))
-    code, count = ctypes.c_int, ctypes.c_long
-    function.argtypes = [changed, code, ints, ints, code, numbers, numbers, count, count, ctypes.c_double]
-    return function
+    real, options = FORMS[name]
+    arrays = [in_c.CHANGED, in_c.INT, in_c.INTS, in_c.INTS, in_c.INT, in_c.NUMBERS, in_c.NUMBERS]
+    more = [in_c.LONG, in_c.LONG, in_c.DOUBLE]
+    return in_c.function("dense_epoch", FILES, HEAD.format(real), options, arrays + more)
 
 
 @functools.cache
 def why_not(name: str) -> str:
-    """Why a form cannot be used on this machine, in one line; "" if it can."""
-    try:
-        program(name)
-    except CourseError as error:
-        return str(error)
-    return ""
+    return in_c.reason(lambda: program(name))
 
 
 def _register(name: str) -> None:
     @dense_sgd_epoch.kernel(name, device="cpu", missing=lambda: why_not(name))
-    def in_c(
+    def in_plain_c(
         parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, rate: float
     ) -> np.ndarray:
         sizes = np.array(architecture.sizes, np.intc)

@@ -12,6 +12,7 @@ import numpy as np
 from fused_epochs import gradient_cpu
 from fused_epochs.dense import KNOWN
 from fused_epochs.gradient_cpu import Functions
+from fused_epochs.network_tiles import prepared_product, why_not
 from nncourse.kernels import jit
 from nncourse.kernels.activations import ALPHA
 
@@ -264,5 +265,6 @@ def by_loops() -> Functions:
         lambda total, part, further, added, name, sent, seen: back(
             total, part, further, *added, KNOWN.index(name), *sent, seen[0], *seen[2:]
         ),
+        prepared_product if not why_not() else gradient_cpu.product,
         block=1 << 16,  # 256 KB
     )

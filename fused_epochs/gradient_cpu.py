@@ -52,6 +52,7 @@ class Functions:
         forth(name, finished, seen): finish(name, *finished), then see(*seen) of the next block.
         back(total, part, further, added, name, sent, seen): total += part, if the way goes further add(*added), then
         deltas(name, *sent) and see(*seen) of the next block.
+    product: product(A, B, C) makes a function that computes C = A B, of the same arrays each time.
     block: how many numbers of C are in a block.
     """
 
@@ -63,6 +64,7 @@ class Functions:
     add: Callable[..., None]
     forth: Callable[..., None]
     back: Callable[..., None]
+    product: Callable[[np.ndarray, np.ndarray, np.ndarray], Callable[[], Any]]
     block: int
 
 
@@ -183,6 +185,14 @@ class Convolution:
         self.G_below, self.name, self.functions = below.G, name, functions
         self.blocks = [*blocks(below.A, filters, above.shape[1:3], size, functions.block)]
         self.part, self.total = (zeros((1 + self.W.shape[1], len(W))) for _ in range(2))  # of db and dW
+        self.sum_up, self.to_gradients, self.to_columns = (
+            [functions.product(*arrays) for arrays in each]
+            for each in (
+                [(self.W, block.columns, block.sums) for block in self.blocks],
+                [(block.with_ones, block.sums.T, self.part) for block in self.blocks],
+                [(self.W.T, block.sums, block.columns) for block in self.blocks],
+            )
+        )
         # The arguments of the functions for each block.
         places, stride = places_for(above.shape, size), filters.stride
         at = [[place * size * stride for place in (block.y, block.x)] for block in self.blocks]
@@ -198,8 +208,8 @@ class Convolution:
     def forward(self) -> None:
         last = len(self.blocks) - 1
         self.functions.see(*self.seen[0])
-        for number, block in enumerate(self.blocks):
-            np.matmul(self.W, block.columns, out=block.sums)
+        for number, sum_up in enumerate(self.sum_up):
+            sum_up()
             # Activations are monotonic, so the largest number of a window may be found before.
             if number < last:
                 self.functions.forth(self.name, self.finished[number], self.seen[number + 1])
@@ -212,10 +222,10 @@ class Convolution:
             self.G_below.fill(0)
         functions.deltas(self.name, *self.sent[0])
         functions.see(*self.seen[0])
-        for number, block in enumerate(self.blocks):
-            np.matmul(block.with_ones, block.sums.T, out=self.part)
+        for number, to_gradients in enumerate(self.to_gradients):
+            to_gradients()
             if further:
-                np.matmul(self.W.T, block.sums, out=block.columns)
+                self.to_columns[number]()
             if number < last:
                 following = self.sent[number + 1], self.seen[number + 1]
                 functions.back(self.total, self.part, further, self.added[number], self.name, *following)
@@ -509,7 +519,12 @@ def back(
     see(*seen)
 
 
-BY_ARRAYS = Functions(activate, to_delta, finish, deltas, see, add, forth, back, block=5 << 16)  # 1.3 MB, for few calls
+def product(A: np.ndarray, B: np.ndarray, C: np.ndarray) -> Callable[[], Any]:
+    return functools.partial(np.matmul, A, B, out=C)
+
+
+LARGE_BLOCK = 5 << 16  # 1.3 MB, for few calls
+BY_ARRAYS = Functions(activate, to_delta, finish, deltas, see, add, forth, back, product, LARGE_BLOCK)
 
 
 # ---- the kernel

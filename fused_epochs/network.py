@@ -77,6 +77,7 @@ def _well_posed(*arguments: Any) -> bool:
 
 
 PLAIN = Rule("sgd", (("momentum", 0.0), ("l2", 0.0)))
+DECAY = Rule("sgd", (("momentum", 0.0), ("l2", 0.01)))
 MOMENTUM = Rule("sgd", (("momentum", 0.9), ("l2", 0.01)))
 ADAM = Rule("adam", (("beta1", 0.9), ("beta2", 0.999), ("epsilon", 1e-8), ("l2", 0.0)))
 OTHER_ADAM = Rule("adam", (("beta1", 0.5), ("beta2", 0.99), ("epsilon", 1e-3), ("l2", 0.1)))
@@ -98,8 +99,8 @@ def sizes(
 
 POOL_2 = [2]
 NETWORKS = (
-    sizes((5,), (4, 3), "tanh softmax", CROSS, n=7, batch=3),
-    sizes((1,), (1,), "sigmoid", n=1, batch=1),
+    sizes((5,), (4, 3), "tanh softmax", CROSS, DECAY, n=7, batch=3),
+    sizes((1,), (1,), "sigmoid", rule=ADAGRAD, n=1, batch=1),
     sizes((9,), (7, 6, 5, 2), "tanh sigmoid softplus identity", rule=MOMENTUM, n=8, batch=5),
     sizes((30,), (20, 10, 1), "sigmoid sigmoid sigmoid", BINARY, ADAM, n=12, batch=10, steps=3),
     sizes((6,), (8, 40), "leaky_relu softmax", rule=OTHER_ADAM, n=5, batch=2),

@@ -3,27 +3,32 @@
 PLANNERS are tried for every training by a backend's own kernels; ASKED has the kernels by name: train(…, plan="c").
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from math import ceil
 from typing import Any
 
 from fused_epochs.architecture import Rule, architecture_of, chain_of, is_chain
 from fused_epochs.catalogue import found
+from nncourse import threads
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
 from nncourse.kernels.dense_epoch import DenseArchitecture
 from nncourse.kernels.kernel import Kernel
 from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples
-from nncourse.model.network import Network
+from nncourse.model.network import Network, flops
 from nncourse.model.optimizers import SGD, Adam, Optimizer, remembered
 from nncourse.model.plans import MOST_IN_CACHE, Step, by_steps, reordered
-from nncourse.model.task import Plan, Refused, Task
+from nncourse.model.task import Plan, Refused, Task, TrainEpoch
 
 KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}  # by backend
+TILES = "tiles"  # on a CPU the fastest for dense layers by one thread, where there is a C compiler
+MOST_BY_ONE = 2e8  # FLOPs of a product: 784-1024-1024-1024-10 with batch 256, 22 ms a step; by BLAS 20, 2 threads 12
 GRADIENT = "network_gradient"
 LEAST_BATCHES = 16  # for which a fused kernel is worth its call; it is tried on so many
+MOST_IN_A_CALL = 2e10  # FLOPs of a kernel on a CPU, some tenths of a second: Ctrl-C waits for it
 BY_BATCHES = Refused("trained step by step, since the samples are sent batch by batch", is_news=True)
 
 
@@ -44,7 +49,10 @@ def fused(task: Task) -> Plan | Refused:
 def _by_own_kernel(task: Task) -> Plan | Refused:
     """A whole epoch by the backend's kernel, or by those that it leaves the network to when it does not fit them."""
     names, reason = operations_for(task.network, task.optimizer)
-    kernels = _kernels(task, KERNELS[task.backend.name], names)
+    own = KERNELS[task.backend.name]
+    kernels = chain(
+        _kernels(task, TILES, names) if own == "numba" and _by_tiles(task) else (), _kernels(task, own, names)
+    )
     kernel: Any = next(kernels, None)
     is_news = bool(reason)
     note = ""
@@ -56,6 +64,12 @@ def _by_own_kernel(task: Task) -> Plan | Refused:
             note = reason = f"trained {f'by {kernel.name}' if kernel else 'step by step'}: {error}"
             is_news = True
     return Refused(reason or f"no fused epoch for {task.network}", is_news)
+
+
+def _by_tiles(task: Task) -> bool:
+    """Whether the network is for the kernel `tiles`. BLAS is faster where several threads share large products."""
+    largest = task.batch_size * max(flops(task.network), default=0)
+    return task.network.is_dense and is_chain(task.network) and (threads.at_most() == 1 or largest <= MOST_BY_ONE)
 
 
 def by_kernel(name: str, task: Task) -> Plan | Refused:
@@ -94,10 +108,10 @@ def operations_for(network: Network, optimizer: Optimizer) -> tuple[list[str], s
 
 def _kernels(task: Task, name: str, operations: list[str]) -> Iterator[Kernel]:
     """The kernels of that name, one after the other: the modules of each operation are imported when it is reached."""
-    gpu = task.backend.device == "gpu" or name not in KERNELS.values()
+    gpu = task.backend.device == "gpu" or name not in (*KERNELS.values(), TILES)
     for each in operations:
         operation: Any = found(each, gpu)
-        if operation and name in operation.kernels:
+        if operation and name in operation.kernels and (name != TILES or not operation.kernels[name].missing()):
             yield operation.kernels[name]
 
 
@@ -107,8 +121,22 @@ def _plan_by(kernel: Kernel, task: Task, note: str = "") -> Plan:
     first = slice(LEAST_BATCHES * task.batch_size)
     _train(kernel, network, task.batch_size, optimizer, task.X[first], task.Y[first], task.rate)
     compute = partial(_train, kernel, task.network, task.batch_size, task.optimizer)
+    if kernel.name == TILES:
+        return Plan(kernel.name, _in_its_order(task, compute), note)
     most = MOST_IN_CACHE if task.backend.device == "cpu" else task.X.size
     return Plan(kernel.name, reordered(task, compute, most, LEAST_BATCHES), note)
+
+
+def _in_its_order(task: Task, compute: Callable[..., None]) -> TrainEpoch:
+    """epoch(order, rate, position): the kernel takes the rows in that order itself, some batches in a call."""
+    work = task.batch_size * chain_of(task.network).flops_a_sample
+    some = task.batch_size * max(LEAST_BATCHES, int(MOST_IN_A_CALL / work))
+
+    def epoch(order: Array, rate: float, position: StepPosition) -> None:
+        for start in range(0, len(order), some):
+            compute(task.X, task.Y, rate, order=order[start : start + some])
+
+    return epoch
 
 
 def _train(
@@ -120,21 +148,23 @@ def _train(
     Y: Array,
     rate: float,
     position: StepPosition | None = None,
+    order: Array | None = None,
 ) -> None:
-    """A step for each batch by one kernel; the optimizer counts them."""
+    """A step for each batch by one kernel; the optimizer counts them. `order`: the rows, for a kernel that takes it."""
     parameters = network.flat_parameters
     state = {name: remembered(optimizer.state, name, parameters) for name in optimizer.remembers}
     if kernel.operation.name == "network_epoch":
         M, V = (state.get(name, parameters[:0]) for name in "MV")
         rule = Rule(optimizer.kind, tuple(optimizer.options.items()))
         X = X.reshape(len(X), -1)
-        kernel(parameters, M, V, chain_of(network), rule, X, Y, batch_size, rate, optimizer.steps)
+        options = {} if order is None else {"order": order}
+        kernel(parameters, M, V, chain_of(network), rule, X, Y, batch_size, rate, optimizer.steps, **options)
     else:
         more: tuple[float, ...] = ()
         if isinstance(optimizer, Adam):
             more = optimizer.steps, optimizer.beta1, optimizer.beta2, optimizer.epsilon
         kernel(parameters, *state.values(), architecture_of(network), X, Y, batch_size, rate, *more)
-    optimizer.steps += ceil(len(X) / batch_size)
+    optimizer.steps += ceil(len(X if order is None else order) / batch_size)
 
 
 def by_gradient(task: Task) -> Plan | Refused:
@@ -167,5 +197,5 @@ def _step(kernel: Any, network: Network, backend: Calls, optimizer: Optimizer) -
 
 
 PLANNERS = {"fused": fused}
-NAMED = ("numpy", "numba", "one_kernel", "streamed", "c", "c_float", "c_fast", "c_float_fast")
+NAMED = ("numpy", "numba", TILES, "one_kernel", "streamed", "c", "c_float", "c_fast", "c_float_fast")
 ASKED = {"gradient": by_gradient} | {name: partial(by_kernel, name) for name in NAMED}

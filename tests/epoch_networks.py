@@ -41,6 +41,15 @@ def mistakes(name) -> dict[str, tuple]:
     return {mistake: tuple(found.values()) for mistake, found in tomllib.loads(text).items()}
 
 
+def planted(files, right, wrong, folder):
+    """Copies of these texts in the folder; in the one where `right` stands, once, `wrong` stands instead."""
+    texts = {file.name: file.read_text("utf-8") for file in files}
+    assert sum(text.count(right) for text in texts.values()) == 1
+    for name, text in texts.items():
+        (folder / name).write_text(text.replace(right, wrong), "utf-8")
+    return tuple(folder / name for name in texts)
+
+
 def example(network, n, seed=0):
     """Parameters, X, Y; one class a sample."""
     rng = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ That its kernels are right is tested with the other CPU kernels, in test_dense_e
 
 import numpy as np
 import pytest
-from epoch_networks import mistakes
+from epoch_networks import mistakes, planted
 from refusals import refused
 
 from cuda_on_cpu import host_compiler
@@ -36,11 +36,7 @@ def fresh():
 @has_compiler
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_check_rejects_a_wrong_program(mistake, tmp_path, monkeypatch, fresh):
-    right, wrong = MISTAKES[mistake]
-    text = dense_plain.TEXT.read_text("utf-8")
-    assert text.count(right) == 1
-    (tmp_path / "wrong.c").write_text(text.replace(right, wrong), "utf-8")
-    monkeypatch.setattr(dense_plain, "TEXT", tmp_path / "wrong.c")
+    monkeypatch.setattr(dense_plain, "FILES", planted(dense_plain.FILES, *MISTAKES[mistake], tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     verdict = check(dense_sgd_epoch, "c")
     assert not verdict and "wrong" in verdict.line
@@ -114,9 +110,9 @@ def test_a_table_with_the_program_counts_from_it():
 
 
 @pytest.mark.parametrize(
-    ("file", "head"), [("mathematics.cu", "enum Activation {"), ("dense_plain.c", "enum activation {")]
+    ("file", "head"), [("mathematics.cu", "enum Activation {"), ("dense_functions.c", "enum activation {")]
 )
 def test_activations_have_the_numbers_of_the_texts(file, head):
-    text = dense_plain.TEXT.with_name(file).read_text("utf-8")
+    text = dense_plain.FILES[0].with_name(file).read_text("utf-8")
     named = text.split(head)[1].split("}")[0].lower()
     assert tuple(name.strip() for name in named.split(",")) == KNOWN == tuple(gradient_cpu.ARRAYS)

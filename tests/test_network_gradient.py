@@ -247,9 +247,8 @@ def test_training_by_gradients_is_training_by_operations(kernel, words, optimize
     changes = [optimizer() for _ in range(2)]
     plain, history = trained(words, by_steps("numpy"), changes[0])
     assert history.plan == "operations"
-    fused, history = trained(words, choose(kernel), changes[1])
-    whole = optimizer is SGD and words != LENET  # by the backend's kernel for dense networks
-    assert history.plan == (kernel if whole else "gradient") and not history.note
+    fused, history = trained(words, choose(kernel), changes[1], plan="gradient")
+    assert history.plan == "gradient" and not history.note
     assert changes[1].steps == changes[0].steps == 12
     np.testing.assert_allclose(fused.flat_parameters, plain.flat_parameters, rtol=1e-3, atol=2e-5)
     for name, array in changes[0].state.items():

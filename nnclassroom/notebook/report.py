@@ -247,7 +247,7 @@ def training(
         f"Batch size {BATCH}, learning rate {RATE}; median over some epochs, with the data on the "
         "device already. Test: all test rows through the network, and counted. Speedups are those of a step. "
         "What is called fused or one kernel computes fused epochs, and so does C; the others are called as "
-        "yours are, operation by operation. C is a plain program of one thread (epochs/dense_plain.c), in "
+        "yours are, operation by operation. C is a plain program of one thread (fused_epochs/dense_plain.c), in "
         "double with -O3; fast: with -march=native -ffast-math."
     )
     figure = image(plot_speedups(bars, "loops", by_batch), alt, whole=True)
