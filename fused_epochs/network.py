@@ -103,7 +103,7 @@ NETWORKS = (
     sizes((1,), (1,), "sigmoid", rule=ADAGRAD, n=1, batch=1),
     sizes((9,), (7, 6, 5, 2), "tanh sigmoid softplus identity", rule=MOMENTUM, n=8, batch=5),
     sizes((30,), (20, 10, 1), "sigmoid sigmoid sigmoid", BINARY, ADAM, n=12, batch=10, steps=3),
-    sizes((6,), (8, 40), "leaky_relu softmax", rule=OTHER_ADAM, n=5, batch=2),
+    sizes((6,), (32, 40), "leaky_relu softmax", rule=OTHER_ADAM, n=5, batch=2),
     sizes((40,), (33, 70), "tanh tanh", "mae", RMSPROP, n=9, batch=9),
     sizes((1, 6, 7), ((3, 3, *SAME_3), POOL_2, 4), "tanh sigmoid", rule=ADAGRAD, n=4, batch=3),
     sizes((2, 8, 8), ((3, 5, *SAME_5), POOL_2, (4, 3), POOL_2, 6, 3), "relu tanh relu softmax", CROSS, ADAM, 5, 2),

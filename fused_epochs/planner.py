@@ -3,14 +3,19 @@
 PLANNERS are tried for every training by a backend's own kernels; ASKED has the kernels by name: train(…, plan="c").
 """
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from math import ceil
 from typing import Any
 
+import numpy as np
+
 from fused_epochs.architecture import Rule, architecture_of, chain_of, is_chain
 from fused_epochs.catalogue import found
+from nncourse import device as devices
 from nncourse import threads
 from nncourse.calls import Array, Calls
 from nncourse.errors import CourseError, DoesNotFitError
@@ -20,7 +25,7 @@ from nncourse.model.layers import StepPosition
 from nncourse.model.loaders import HostSamples
 from nncourse.model.network import Network, flops
 from nncourse.model.optimizers import SGD, Adam, Optimizer, remembered
-from nncourse.model.plans import MOST_IN_CACHE, Step, by_steps, reordered
+from nncourse.model.plans import MOST_IN_CACHE, Step, by_steps, recorded, reordered
 from nncourse.model.task import Plan, Refused, Task, TrainEpoch
 
 KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}  # by backend
@@ -29,6 +34,7 @@ MOST_BY_ONE = 2e8  # FLOPs of a product: 784-1024-1024-1024-10 with batch 256, 2
 GRADIENT = "network_gradient"
 LEAST_BATCHES = 16  # for which a fused kernel is worth its call; it is tried on so many
 MOST_IN_A_CALL = 2e10  # FLOPs of a kernel on a CPU, some tenths of a second: Ctrl-C waits for it
+MUCH, TRIALS = 1e9, 3  # FLOPs of a step from which recorded steps are tried, on a GPU, and how often
 BY_BATCHES = Refused("trained step by step, since the samples are sent batch by batch", is_news=True)
 
 
@@ -41,9 +47,39 @@ def fused(task: Task) -> Plan | Refused:
         return Refused(f"trained step by step, since {count} processes add their gradients", is_news=True)
     whole = BY_BATCHES if host else _by_own_kernel(task)
     if isinstance(whole, Plan):
-        return whole
+        return (
+            whole if not _recorded_is_faster(task) else Refused("recorded steps were faster on a trial", is_news=True)
+        )
     step = by_gradient(task)
     return step if isinstance(step, Plan) or step.is_news else whole
+
+
+def _recorded_is_faster(task: Task) -> bool:
+    """Whether recorded steps, with cuBLAS for large products, take less time than the GPU's kernel, measured on copies.
+
+    Only steps with so much work are tried that a library's products may make up for its launches.
+    """
+    work = task.batch_size * chain_of(task.network).flops_a_sample if is_chain(task.network) else 0
+    if task.backend.device != "gpu" or not task.network.is_dense or work < MUCH:
+        return False
+    rows, times = slice(LEAST_BATCHES * task.batch_size), []
+    for planner in (_by_own_kernel, recorded):
+        network, optimizer = task.copies()
+        plan = planner(replace(task, network=network, optimizer=optimizer, X=task.X[rows], Y=task.Y[rows]))
+        if isinstance(plan, Refused):
+            return False
+        times.append(min(_seconds(task, plan, len(task.Y[rows])) for _ in range(TRIALS)))
+    return times[1] < times[0]
+
+
+def _seconds(task: Task, plan: Plan, rows: int) -> float:
+    """The time of an epoch of so many rows."""
+    order = task.backend.to_device(np.arange(rows))
+    devices.synchronise(task.backend.device)
+    start = time.perf_counter()
+    plan.epoch(order, task.rate, StepPosition())
+    devices.synchronise(task.backend.device)
+    return time.perf_counter() - start
 
 
 def _by_own_kernel(task: Task) -> Plan | Refused:

@@ -30,6 +30,11 @@ __device__ void product_from(const Memory& at, float* shared, int first_unit) {
         else image_product(at, shared, unit, Product{{at}});
     }
 }
+// The first unit of a block for what comes after so many units: blocks to which these leave less begin with it.
+template <int UNITS>
+__device__ int after(int begin) {
+    return (begin + BLOCKS - UNITS % BLOCKS) % BLOCKS;
+}
 template <bool FIRST_ONE, typename One, typename Other>
 struct Choice {
     using Type = One;
@@ -197,20 +202,25 @@ __device__ constexpr bool has_parts() {
     else return WeightsOf<LAYER>::SUMMED_LATER;
 }
 
+// All tiles of a layer's weights, and its biases. Returns the unit with which the block begins what comes next.
+template <int LAYER>
+__device__ int weights_from(const Memory& at, float* shared, int begin) {
+    product_from<WeightsOf<LAYER>>(at, shared, begin);
+    begin = after<units_of<WeightsOf<LAYER>>()>(begin);
+    biases_from<LAYER>(at, shared, begin);
+    return after<bias_units<LAYER>()>(begin);
+}
+
 // A phase: the deltas below LAYER, if BACK; the weights of OF and of MORE, and the sums of PARTS, where these are layers.
-// The blocks to which the first product leaves less begin with the next one.
 template <int LAYER, bool BACK, int OF, int MORE, int PARTS>
 __device__ void backward_phase(const Memory& at, float* shared) {
     int begin = blockIdx.x;
     if constexpr (BACK) {
         product_from<DeltasOf<LAYER>>(at, shared, begin);
-        begin = (begin + BLOCKS - units_of<DeltasOf<LAYER>>() % BLOCKS) % BLOCKS;
+        begin = after<units_of<DeltasOf<LAYER>>()>(begin);
     }
-    if constexpr (OF <= LAYERS) {
-        product_from<WeightsOf<OF>>(at, shared, begin);
-        begin = (begin + BLOCKS - units_of<WeightsOf<OF>>() % BLOCKS) % BLOCKS;
-    }
-    if constexpr (MORE <= LAYERS) product_from<WeightsOf<MORE>>(at, shared, begin);
+    if constexpr (OF <= LAYERS) begin = weights_from<OF>(at, shared, begin);
+    if constexpr (MORE <= LAYERS) weights_from<MORE>(at, shared, begin);
     if constexpr (has_parts<PARTS>()) add_parts<PARTS>(at);
 }
 

@@ -71,7 +71,8 @@ def matrix_tile(product: "Product", high: int, wide: int, split: int) -> Tile:
     """A tile of a product of matrices."""
     depth = 32 if high * wide > 1024 else 64
     stage = sum(max(length * (depth + 4), depth * (length + 4)) for length in (high, wide))  # whichever way they lie
-    count = ceil(product.rows / high) * ceil(product.columns / wide)
+    columns = product.columns + (product.has_bias and product.columns % wide != 0)  # otherwise it is summed apart
+    count = ceil(product.rows / high) * ceil(columns / wide)
     return Tile(high, wide, split, 0, high * wide, count, stage)
 
 
@@ -155,7 +156,10 @@ def image_weights_tile(product: "Product", blocks: int, most_stage: int) -> Tile
 
 @dataclass(frozen=True)
 class Product:
-    """The sizes of a product, and if it is of images: their height and width, the filters' channels and k."""
+    """The sizes of a product, and if it is of images: their height and width, the filters' channels and k.
+
+    has_bias: a dense layer's biases are one more column, where a tile has room for it.
+    """
 
     rows: int
     columns: int
@@ -164,6 +168,7 @@ class Product:
     image: tuple[int, int] = (0, 0)
     channels: int = 0
     k: int = 0
+    has_bias: bool = False
 
 
 def products(architecture: ChainArchitecture, batch: int) -> list[tuple[Product, ...]]:
@@ -177,8 +182,8 @@ def products(architecture: ChainArchitecture, batch: int) -> list[tuple[Product,
             continue
         count, inputs, pixels = weights[0], prod(weights[1:]), prod(above[1:])
         if not isinstance(layer, Filters):
-            sizes = (batch, count, inputs), (batch, inputs, count), (count, inputs + 1, batch)
-            found.append(tuple(Product(*each, batch) for each in sizes))
+            forward, deltas = Product(batch, count, inputs, batch), Product(batch, inputs, count, batch)
+            found.append((forward, deltas, Product(count, inputs, batch, batch, has_bias=True)))
             continue
         of_result, of_below = ((above[1], above[2]), below[0], layer.k), ((below[1], below[2]), count, layer.k)
         if layer.stride > 1:

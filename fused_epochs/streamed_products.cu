@@ -413,11 +413,12 @@ struct Deltas {
 };
 
 // The gradients: rows are neurons or filters, columns their inputs. The last column is the bias, the weight of an input
-// that is always 1.
+// that is always 1, unless it would need a tile more in each row of tiles: biases_from() then has the biases.
 template <int LAYER>
 struct Weights {
     static constexpr Tile TILE = layer(LAYER).weights;
-    static constexpr int INPUTS = inputs(LAYER), COLUMNS = INPUTS + 1, MOST_ROWS = layer(LAYER).channels;
+    static constexpr bool HAS_BIAS = !is_dense(LAYER) || inputs(LAYER) % TILE.wide != 0;
+    static constexpr int INPUTS = inputs(LAYER), COLUMNS = INPUTS + HAS_BIAS, MOST_ROWS = layer(LAYER).channels;
     static constexpr int WHOLE = BATCH * pixels(LAYER);
     static constexpr bool HAS_STEPS = !is_dense(LAYER), LEFT_ALONG_K = !is_dense(LAYER), RIGHT_ALONG_K = !is_dense(LAYER);
     static constexpr bool DOWN = false, SUMMED_LATER = false;
@@ -437,7 +438,7 @@ struct Weights {
         copy<LEFT_FOUR>(to, D + (there ? place : 0), there);
     }
     __device__ void right(float* to, bool there, int j, int k, const Step& step) const {
-        if (j == INPUTS) {  // where k is not there, neither is the other factor
+        if (HAS_BIAS && j == INPUTS) {  // where k is not there, neither is the other factor
             to[0] = 1.0f;
             return;
         }
@@ -460,3 +461,27 @@ struct Weights {
         if (HAS_V) at.V[place] = own.v;
     }
 };
+
+// The biases of a dense layer that Weights leaves out: a unit is 32 neurons, and the warps of a block divide the samples.
+template <int LAYER>
+__device__ constexpr int bias_units() {
+    return Weights<LAYER>::HAS_BIAS ? 0 : divided_up(layer(LAYER).channels, 32);
+}
+template <int LAYER>
+__device__ void biases_from(const Memory& at, float* shared, int first_unit) {
+    constexpr int NEURONS = layer(LAYER).channels, WARPS = THREADS / 32;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (int unit = first_unit; unit < bias_units<LAYER>(); unit += BLOCKS) {
+        const int j = unit * 32 + lane;
+        float sum = 0.0f;
+        for (int i = warp; i < at.rows && j < NEURONS; i += WARPS) sum += deltas_of<LAYER>(at)[i * NEURONS + j];
+        __syncthreads();  // the tile before is no longer read
+        shared[threadIdx.x] = sum;
+        __syncthreads();
+        if (warp > 0 || j >= NEURONS) continue;
+        for (int other = 1; other < WARPS; other++) sum += shared[other * 32 + lane];
+        const int place = layer(LAYER).parameters_at + NEURONS * inputs(LAYER) + j;
+        float *m = HAS_M ? at.M + place : nullptr, *v = HAS_V ? at.V + place : nullptr;
+        at.parameters[place] = moved(at.parameters[place], sum / at.rows, m, v, at.step);
+    }
+}
