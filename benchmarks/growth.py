@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machines, networks, saved, workers
+from nnclassroom.timing import network_records
 from nncourse import device as devices
 from nncourse.threads import begin_with_one
 from nnexperiment.trainers import networks as trainers
@@ -26,6 +27,7 @@ SIDES, BATCHES = (16, 48, 160, 512, 1000, 2048), (1, 4, 16, 64, 256, 1024)
 SIDE, BATCH = 512, 64  # of the family in which the other number grows
 LARGE = {"cpu": 1024, "gpu": 4096}  # rows and columns of the product whose rate counts
 BACKENDS = {"cpu": ["numba"], "gpu": ["cuda"]}
+LEFT_OUT = {"cpu": (), "gpu": ("PyTorch eager", network_records.COMPILED)}  # slow to measure, and far from the others
 SECONDS = 600.0  # for a network, at most
 PICTURE = Path(__file__).parent.parent / "docs" / "growth.png"
 FAMILIES = {"parameters": f"parameters, batch {BATCH}", "batch": f"batch, {SIDE}-{SIDE}-{SIDE}-10"}
@@ -46,9 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(devices.why_no_gpu())
     begin_with_one()
     result = saved.dated(machines.about(device)) | {"device": device, "product": best_product(device), "rows": []}
+    path = options.out / f"growth-{machines.slug(result['machine'])}.json"
     names = [*trainers.contenders(device, dict.fromkeys(BACKENDS[device], ""))]
     missing = trainers.not_installed(names)
-    names = [name for name in names if name not in missing and "compile" not in name]
+    names = [name for name in names if name not in missing and name not in LEFT_OUT[device]]
     team = networks.Team(device, BACKENDS[device], networks.ONE_THREAD if device == "cpu" else {}, device == "cpu")
     try:
         for row in rows():
@@ -56,12 +59,13 @@ def main(arguments: list[str] | None = None) -> int:
             result["rows"].append(row | {"arithmetic": row["flops"] / result["product"]} | found)
             times = {name: f"{each['seconds_a_step'] * 1e6:.3g}" for name, each in found["contenders"].items()}
             print(f"{row['layers']}, batch {row['batch']}: µs a step {times}", flush=True)
+            saved.save(result, path, said=False)
     except workers.FailedError as error:
         print(f"benchmarks.growth: {error}", file=sys.stderr)
         return 1
     finally:
         team.end()
-    saved.save(result, options.out / f"growth-{machines.slug(result['machine'])}.json")
+    print(f"written: {path}")
     return 0
 
 
@@ -125,7 +129,8 @@ def plot(folder: Path) -> None:
                 panel.loglog([row[family] for row in there], times, marker="o", label=name)
             alone = [row["arithmetic"] * 1e6 for row in some]
             panel.loglog([row[family] for row in some], alone, "k--", label="the arithmetic alone")
-            panel.set(xlabel=words, ylabel="µs a step", title=result["machine"].split(",")[0])
+            name = result["machine"] if result["device"] == "cpu" else result["machine"].split(",")[0]
+            panel.set(xlabel=words, ylabel="µs a step", title=name + ", one thread" * (result["device"] == "cpu"))
             panel.grid(alpha=0.3)
     panels[0, 0].legend()
     for across in panels[1:]:

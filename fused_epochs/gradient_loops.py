@@ -1,8 +1,7 @@
 """network_gradient with Numba, and by it the fused epochs of convolutional networks: what is fastest for a network.
 
-Small dense networks, and batches of few samples, are computed by the loops of dense_cpu.py. Below a large max-pool most
-pixels have no delta, which the loops of convolutional_loops.py make use of. All other networks are computed by products
-of matrices, with compiled loops in between: gradient_compiled.py.
+Below a large max-pool most pixels have no delta, which the loops of convolutional_loops.py make use of. All other
+networks are computed by products of matrices, with compiled loops in between: gradient_compiled.py.
 """
 
 from typing import Any
@@ -13,11 +12,9 @@ from fused_epochs import convolutional_loops, gradient_cpu
 from fused_epochs.architecture import ChainArchitecture, ConvolutionalArchitecture, State
 from fused_epochs.convolutional import convolutional_adam_epoch, convolutional_sgd_epoch
 from fused_epochs.convolutional_cpu import adam_epoch, sgd_epoch
-from fused_epochs.dense_cpu import compiled_steps, described, is_small
 from fused_epochs.gradient import network_gradient
 from fused_epochs.gradient_compiled import by_loops
 from fused_epochs.gradient_cpu import Gradient, mean_gradient
-from nncourse.kernels.dense_epoch import DenseArchitecture
 
 FEW = 8  # samples, with which products are slow
 
@@ -26,26 +23,12 @@ def prepare(parameters: np.ndarray, gradients: np.ndarray, architecture: ChainAr
     """A function of X and Y that writes their mean gradient."""
 
     def make(vector: np.ndarray, batch: int, step: float) -> Gradient:
-        dense, images = architecture.dense, architecture.convolutional
-        if dense and is_small(dense, batch):
-            return _by_dense_loops(parameters, vector, dense, step)
+        images = architecture.convolutional
         if images and has_few_deltas(images, batch):
             return convolutional_loops.gradient_function(parameters, vector, images, batch, step)
         return gradient_cpu.gradient_function(parameters, vector, architecture, batch, step, by_loops())
 
     return mean_gradient(gradients, architecture, make)
-
-
-def _by_dense_loops(
-    parameters: np.ndarray, gradients: np.ndarray, architecture: DenseArchitecture, step: float
-) -> Gradient:
-    numbers, minus_step = described(architecture), np.float32(-step)
-
-    def gradient(X: np.ndarray, Y: np.ndarray) -> None:
-        gradients.fill(0)
-        compiled_steps(parameters, gradients, *numbers, X.reshape(len(X), -1), Y, len(X), minus_step)
-
-    return gradient
 
 
 def has_few_deltas(architecture: ConvolutionalArchitecture, batch: int) -> bool:

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from benchmarks import machines, networks, tables, workers
+from benchmarks import growth, machines, networks, tables, workers
 from nnclassroom import recorded
 from nncourse.model.network import make_network
 
@@ -240,3 +240,23 @@ def test_notebooks_show_the_networks_of_the_gpu_that_has_the_other_tables(result
     assert "First GPU" in recorded.networks("dense")
     results("gpu", {"machine": "Second GPU"})
     assert "Second GPU" in recorded.networks("dense") and "First GPU" not in recorded.networks("dense")
+
+
+def test_growth_has_a_time_for_each_network_of_both_families_and_draws_them(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def contest(row, team, names, rounds, deadline):
+        asked.append(row["layers"])
+        return {"contenders": {name: {"seconds_a_step": 1e-5 * row["flops"]} for name in names}, "left_out": {}}
+
+    monkeypatch.setattr(networks, "contest", contest)
+    monkeypatch.setattr(growth, "SIDES", (4, 8))
+    monkeypatch.setattr(growth, "LARGE", {"cpu": 32})
+    monkeypatch.setattr(growth, "PICTURE", tmp_path / "growth.png")
+    assert growth.main(["--device", "cpu", "--out", str(tmp_path)]) == 0
+    (file,) = tmp_path.glob("growth-*.json")
+    rows = json.loads(file.read_text("utf-8"))["rows"]
+    assert asked[0] == "4,4,4,10" and len(rows) == len(asked) == 2 + len(growth.BATCHES)
+    assert [row["parameters"] for row in rows[:2]] == [90, 234]
+    assert all(row["arithmetic"] > 0 for row in rows)
+    assert growth.main(["--plot", "--out", str(tmp_path)]) == 0 and (tmp_path / "growth.png").stat().st_size > 10_000

@@ -62,27 +62,18 @@ def test_no_samples_change_nothing_and_data_may_be_a_view(kernel):
 # ---- check() rejects wrong kernels: each has one mistake in the text of a right one
 
 NUMPY_MISTAKES = mistakes("epochs/dense_array")
-NUMBA_MISTAKES = mistakes("epochs/dense_loops")
 
 
-def kernel_with(function, right="", wrong=""):
-    """`array` or `loops` of dense_cpu.py."""
-    names = mutant(dense_cpu, right, wrong)
-    names["compiled_steps"] = names["_steps"]
-    return names[function]
+def kernel_with(right="", wrong=""):
+    """`array` of dense_cpu.py."""
+    return mutant(dense_cpu, right, wrong)["array"]
 
 
-@pytest.mark.parametrize("function", ["array", "loops"])
-def test_check_accepts_the_text_without_a_mistake(function):
-    verdict = check(dense_sgd_epoch, kernel_with(function))
+def test_check_accepts_the_text_without_a_mistake():
+    verdict = check(dense_sgd_epoch, kernel_with())
     assert verdict, str(verdict)
 
 
 @pytest.mark.parametrize("mistake", NUMPY_MISTAKES)
 def test_check_rejects_a_wrong_array_kernel(mistake):
-    rejected(dense_sgd_epoch, kernel_with("array", *NUMPY_MISTAKES[mistake]))
-
-
-@pytest.mark.parametrize("mistake", NUMBA_MISTAKES)
-def test_check_rejects_wrong_loops(mistake):
-    rejected(dense_sgd_epoch, kernel_with("loops", *NUMBA_MISTAKES[mistake]))
+    rejected(dense_sgd_epoch, kernel_with(*NUMPY_MISTAKES[mistake]))

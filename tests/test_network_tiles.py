@@ -12,6 +12,7 @@ from epoch_networks import mistakes, planted
 from cuda_on_cpu import host_compiler
 from fused_epochs import network_tiles
 from fused_epochs.architecture import chain_of
+from fused_epochs.dense import KNOWN
 from fused_epochs.network import PLAIN, network_epoch
 from nnclassroom.judge.check import check
 from nncourse import threads
@@ -102,6 +103,27 @@ def test_it_takes_rows_in_any_order():
         found.append(parameters)
     np.testing.assert_array_equal(*found)
     assert not np.array_equal(found[0], network.flat_parameters)
+
+
+@pytest.mark.parametrize("name", KNOWN[:-1])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_saturated_neurons_stay_finite(name, sign):
+    network = make_network((1, 3, 2), name, "categorical_cross_entropy")
+    parameters, none = np.full_like(network.flat_parameters, 1000), np.empty(0, np.float32)
+    X, Y = sign * np.ones((6, 1), np.float32), np.eye(2, dtype=np.float32)[[0, 1, 1, 0, 1, 0]]
+    network_epoch["tiles"](parameters, none, none, chain_of(network), PLAIN, X, Y, 4, 1e-3, 0)
+    assert np.isfinite(parameters).all()
+
+
+def test_no_samples_change_nothing_and_what_is_not_a_number_stays_visible():
+    network, none = make_network((2, 3, 1), "relu"), np.empty(0, np.float32)
+    X, Y = np.zeros((4, 2), np.float32), np.zeros((4, 1), np.float32)
+    for rows, value, finite in ((0, 0.0, True), (4, np.nan, False)):
+        parameters = network.flat_parameters.copy()
+        X[0] = value
+        network_epoch["tiles"](parameters, none, none, chain_of(network), PLAIN, X[:rows], Y[:rows], 2, 0.1, 0)
+        assert np.isfinite(parameters).all() == finite
+    np.testing.assert_array_equal(X[1:], 0)
 
 
 def test_calls_are_divided_where_they_would_be_long(monkeypatch):
