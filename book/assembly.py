@@ -1,5 +1,6 @@
 """The source tree that Sphinx reads: front page, notebooks, reference, instructors' pages and tables of one edition."""
 
+import posixpath
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import nbformat
 
 from book import front, live, notebook_pages, outputs, reference
-from book.editions import Edition
+from book.editions import ROOT, Edition
 from book.files import Tree
 from book.markdown import part, table, without_dead_links
 from nnclassroom.handing_out.notebook_files import clean
@@ -84,7 +85,10 @@ def assemble(
     titles = {Path(name).stem: title_of(notebook) for name, notebook in loaded.items()}
     reference.write(tree, words, titles, cache / "pictures", choice.topics)
     for name in texts:
-        tree.write(name, without_dead_links(edition.text(name), name, pages))
+        text = edition.text(name)
+        tree.write(name, without_dead_links(text, name, pages))
+        for picture in re.findall(r"!\[[^\]]*\]\(([^):]+)\)", text):
+            tree.write(f"{posixpath.dirname(name)}/{picture}", (ROOT / posixpath.dirname(name) / picture).read_bytes())
     readme = edition.text("README.md")
     first = kept.live(list(front.PLAYGROUND), "front")
     tree.write_all(f"{live.STATIC}/", first.texts)

@@ -11,6 +11,7 @@ from types import ModuleType
 from book.assembly import Choice, assemble
 from book.editions import ROOT, edition
 from book.live import STATIC
+from nnclassroom import commands
 from nnclassroom.version import course_version
 from nncourse.errors import CourseError
 
@@ -94,7 +95,8 @@ def sphinx(language: str, source: Path, out: Path, words: ModuleType, languages:
     pages.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(building / "html", pages)
     shutil.rmtree(building)
-    return app.statuscode
+    thesis = ["experiment", "recorded", "--out", str(pages / "notebooks")]  # which cells of notebooks 13 and 14 write
+    return commands.main(thesis) or app.statuscode
 
 
 if __name__ == "__main__":

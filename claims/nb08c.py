@@ -70,11 +70,11 @@ def requests_of_tiled() -> bool:
 
 
 def kernels_alike() -> bool:
-    """Of all CUDA kernels, by the saved counts."""
+    """The shares of all CUDA kernels, by the saved counts."""
     rows = overheads.recorded("counts")["counts"]
     always = sum(row["emulator"] == row["gpu"] for row in rows)
     either = sum(row["emulator"] in (row["gpu"], row["gpu, as written"]) for row in rows)
-    return (len(rows), always, either) == (129, 109, 124)
+    return 0.8 < always / len(rows) < 0.9 and either / len(rows) > 0.95
 
 
 def naive_is_not_held_back_by_these() -> bool:
@@ -186,7 +186,7 @@ CLAIMS = [
     Claim("turns-exercise", "Shared memory has 32 banks", why=DEFINITION),
     Claim("counters-answer", "64 for each; the other 32", once=requests_of_tiled),
     Claim("counters-answer", "they differ nowhere", once=counted_alike),
-    Claim("counters-answer", "129 CUDA kernels 109", once=kernels_alike),
+    Claim("counters-answer", "four in five of the course's CUDA kernels", once=kernels_alike),
     Claim("large-answer", "L1 is 99 % busy", once=naive_is_not_held_back_by_these),
     Claim("large-answer", "touches 16.5 sectors", once=naive_is_not_held_back_by_these),
     Claim("large-answer", "28 are not for this request", why="derived: 4 bytes of 32 are"),

@@ -7,7 +7,7 @@ import numpy as np
 
 from claims import Claim
 from nnclassroom import choose, find
-from nnclassroom.figures import nb11
+from nnclassroom.figures import nb11, overheads
 from nncourse import Adam, Kernel, datasets, input_gradient, make_network, metrics, train
 from nncourse.model.network import Network
 
@@ -130,6 +130,15 @@ def thousands_of_times() -> bool:
     return nb11.PROJECT[0].seconds / max(ours) > 2000
 
 
+def best_recorded() -> bool:
+    """The mean accuracy of the digits CNN over the recorded seeds: the highest is that of a rate that falls."""
+    runs: dict[tuple[float, str, int], list[float]] = {}
+    for row in overheads.table("accuracies"):
+        runs.setdefault((row["rate"], row["schedule"], row["epochs"]), []).append(row["accuracy"])
+    best = max(runs, key=lambda run: np.mean(runs[run]))
+    return best[1:] == ("cosine,10", 10) and len(runs[best]) == 10 and round(float(np.mean(runs[best])), 4) == 0.9855
+
+
 CLAIMS = [
     Claim("title", "in two hours with NumPy and in 16 seconds with Keras on a GPU", why="source: the project's report"),
     Claim("title", "thousands of times as fast", once=thousands_of_times),
@@ -164,6 +173,8 @@ CLAIMS = [
     Claim("threads-answer", "an H200 took 2,200 µs", why="source: measured on 27 November 2026, as it says"),
     Claim("bias-tree-words", "reads 2,048 deltas", why="derived: 8 · 16 · 16"),
     Claim("bias-tree-words", "may read more than 64 deltas, or more than 24", why="definition: the budget of the tree"),
+    Claim("table-answer", "99.22 % and more, by DropConnect", why="source: the project's report"),
+    Claim("table-answer", "with this network is 98.55 %", once=best_recorded),
     Claim("again-words", "five times as long", why="definition: five epochs, or 80"),
     Claim("again-words", "may take our 1 for a 9 or a 7", why="guess"),
     Claim("more", "`dropout0.5` after the 128", why="definition: an instruction"),

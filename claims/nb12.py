@@ -20,7 +20,7 @@ LINK, N = Link(50e-6, 1e9), 25_450
 @functools.cache
 def names() -> dict[str, Any]:
     halves = {"reduce_scatter": reduce_scatter["ring"], "all_gather": all_gather["ring"], "kernel": send_first}
-    ids = ("setup", "data", "by-hand", "root-figure", "speedup", "overlap", "zero")
+    ids = ("setup", "data", "by-hand", "root-figure", "speedup", "overlap", "zero", "arrivals")
     return defined("12_many_devices", *ids, all_reduce=all_reduce["root"], **halves, **KERNELS)
 
 
@@ -78,11 +78,6 @@ def eight_or_sixteen_are_best() -> bool:
 
 def on_the_fast_network() -> bool:
     return best_members(Link(5e-6, 25e9))[:4] == [16, 32, 16, 32]
-
-
-def tree_before_a_ring_that_takes_turns() -> bool:
-    times = [[names()["summed"](all_reduce[name], K).seconds for name in ("tree", "ring")] for K in MEMBERS]
-    return all(tree < ring for tree, ring in times)
 
 
 def overlapped_by_a_ring_that_sends_first() -> bool:
@@ -149,7 +144,39 @@ def sums_and_steps_on_gpus() -> bool:
     return max(long) < 1.25 * min(long) and pays == [False, True] and gains == [1.8, 3.2] and rounded == [273, 357]
 
 
+@functools.cache
+def waits(seed: int) -> tuple[float, ...]:
+    """Mean waits in ms: one, two and four devices with 80 images a second, two with 160."""
+    mean = names()["arrival_to_answer"]
+    return tuple(mean(K, rate, seed, images=50_000) - 10 for K, rate in ((1, 80), (2, 80), (4, 80), (2, 160)))
+
+
+def two_thirds_are_wait(seed: int) -> bool:
+    return 18 < waits(seed)[0] < 22
+
+
+def more_devices_shorten_the_wait(seed: int) -> bool:
+    one, two, four, _ = waits(seed)
+    return round(two) == 1 and 0 <= four < 0.05 * two < one
+
+
+def the_queue_grows(seed: int) -> bool:
+    first, later = (names()["arrival_to_answer"](1, 160, seed, images=images) for images in (2_000, 4_000))
+    return bool(1.8 < later / first < 2.2)
+
+
+def two_wait_half_as_long(seed: int) -> bool:
+    return 0.4 < waits(seed)[3] / waits(seed)[0] < 0.55
+
+
+SLIDES = "source: the UNIR slides, distributed training"
+
 CLAIMS = [
+    Claim("why", "several cheap machines often cost less", why=SLIDES),
+    Claim("why", "In practice data parallelism, the subject of this notebook, is used more often", why=SLIDES),
+    Claim("why", "It usually keeps all devices at work", why=f"{SLIDES}; notebook 12b, cell pipeline-answer"),
+    Claim("why", "It survives the loss of a device", why=SLIDES),
+    Claim("why", "The more machines there are, the more likely it is that one fails", why=SLIDES),
     Claim("by-hand-answer", "each of the 8 rows counts three times", why="derived: (1/2)/8 against (1/2)/24"),
     Claim("root-words", "50 + 102 = 152 µs", once=root_of_eight),
     Claim("root-answer", "14 times 152 µs, 2.1 ms", once=root_of_eight),
@@ -181,7 +208,18 @@ CLAIMS = [
     Claim("gpu-answer", "Two GPUs pay from 256 rows on", once=sums_and_steps_on_gpus),
     Claim("gpu-answer", "With 4,096 rows two are 1.8 times as fast", once=sums_and_steps_on_gpus),
     Claim("gpu-answer", "The links carry 273 and 357", once=sums_and_steps_on_gpus),
+    Claim("arrivals-words", "A device takes 10 ms for an image", why="definition: of the simulation"),
+    Claim("arrivals-answer", "one device answers after about 30 ms", seeds=two_thirds_are_wait),
+    Claim("arrivals-answer", "so 20 of the 30 ms are wait", seeds=two_thirds_are_wait),
+    Claim("arrivals-answer", "more devices shorten the wait", seeds=more_devices_shorten_the_wait),
+    Claim("arrivals-answer", "its queue grows until the images stop", seeds=the_queue_grows),
+    Claim("arrivals-answer", "the images wait only half as long", seeds=two_wait_half_as_long),
+    Claim(
+        "arrivals-answer",
+        "images arrive one after the other, at random times, or all at once",
+        why="source: Reddi and others, MLPerf Inference Benchmark (2020): single stream, server, offline",
+    ),
     Claim("more-answer", "slower with 32; the tree and a ring by (12c) still gain at 32", once=on_the_fast_network),
-    Claim("more-answer", "for 25,450 numbers", once=tree_before_a_ring_that_takes_turns),
     Claim("appendix", "With 128 images on each it reached 74 %", why="source: the Cantabria thesis"),
+    Claim("appendix", "for later work", why="source: the Cantabria thesis, section 5.2"),
 ]

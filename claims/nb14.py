@@ -180,6 +180,7 @@ def beside_cudnn() -> bool:
 
 
 CLAIMS = [
+    Claim("thesis-words", "On it are the thesis's figures", why="definition: of nnexperiment/page.py"),
     Claim("chain-answer", "is about 24,000", why="derived: 1.4 ** 30 is 24,201"),
     Claim("cuda-predict", "An H200 copied 4.3 TB and computed 51 TFLOP per second", once=limits),
     Claim("four-answer", "fewer than 45 % are right.", seeds=little_without_shortcuts),
@@ -187,12 +188,18 @@ CLAIMS = [
     Claim("alone-answer", "a deviation of 0.83", why="derived: √(1 − 1/π), since max(0, z) has the mean 1/√2π"),
     Claim("break-answer", "with each of five seeds it lost more than ten percentage points.", seeds=broken_reads_less),
     Claim("break-answer", "those of the first block were longer after one epoch", once=broken_weights_grow),
+    Claim("fish-words", "The thesis looked for many images of one size", why=f"{THESIS}, sections 1.3 and 3.4"),
+    Claim("fish-words", "3,000 of the 40,000 took the network to 95 %", why=f"{THESIS}, section 3.2"),
     Claim("fish-answer", "take 0.9 GB.", why="derived: 7,650 · 148 · 197 numbers of 4 bytes"),
     Claim("train-answer", "Anything from 70 to 99 %, depending on the seed", seeds=any_share),
     Claim("train-answer", "Several of our five seeds stayed below 92 %.", once=several_below),
     Claim("trap-answer", "With statistics gathered anew more than 90 % are right", seeds=anew_is_right),
     Claim("trap-answer", "In large mixed batches the mistake hardly shows", seeds=large_batches_hide_it),
     Claim("stale-answer", "the weights still move fast, and the statistics lag behind.", seeds=lags_after_an_epoch),
+    Claim(
+        "stale-answer", "It calls `eval()` for the validation, and never `train()` again.", why=f"{THESIS}, listing 3.3"
+    ),
+    Claim("stale-answer", "From the second epoch on", why="definition: of use mode, in PyTorch as in the course"),
     Claim("plan-answer", "It has 21.3 million parameters. 13 million of them", once=plan),
     Claim("plan-answer", "they are spread evenly, on average 130 to 155 million per block in each stage", once=plan),
     Claim("cudnn-answer", "is ahead of the library in four lines of nine", once=beside_cudnn),
@@ -207,4 +214,10 @@ CLAIMS = [
     Claim("now-try-answer", "Three blocks learn without shortcuts, too", seeds=three_plain_blocks_read),
     Claim("now-try-answer", "Of nine classes 20 to 50 % are right", seeds=nine_classes),
     Claim("now-try-answer", "about ten seconds of training.", why="derived: 27,000 images at 2,414 a second take 11 s"),
+    Claim("table-words", "XLA compiles for it", why="source: OpenXLA's documentation, back ends"),
+    Claim("table-words", "run on processors of several makers.", why="source: Khronos, SYCL 2020, introduction"),
+    Claim("appendix", "2.1 has its layers on devices 0 and 1", why=f"{THESIS}, listing 2.1"),
+    Claim("appendix", "2.2 and 2.3 call `backward()` of the network", why=f"{THESIS}, listings 2.2 and 2.3"),
+    Claim("appendix", "3.3 never leaves use mode", why=f"{THESIS}, listing 3.3"),
+    Claim("appendix", "3.5 computes the accuracy after each epoch", why=f"{THESIS}, listing 3.5"),
 ]

@@ -31,7 +31,7 @@ from nncourse.model.task import Plan, Refused, Task, TrainEpoch
 KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}  # by backend
 TILES = "tiles"  # on a CPU the fastest for dense layers by one thread, where there is a C compiler
 MOST_BY_ONE = 2e8  # FLOPs of a product: 784-1024-1024-1024-10 with batch 256, 22 ms a step; by BLAS 20, 2 threads 12
-GRADIENT = "network_gradient"
+GRADIENT, EPOCH = "network_gradient", "network_epoch"
 LEAST_BATCHES = 16  # for which a fused kernel is worth its call; it is tried on so many
 MOST_IN_A_CALL = 2e10  # FLOPs of a kernel on a CPU, some tenths of a second: Ctrl-C waits for it
 MUCH, TRIALS = 1e9, 3  # FLOPs of a step from which recorded steps are tried, on a GPU, and how often
@@ -86,9 +86,9 @@ def _by_own_kernel(task: Task) -> Plan | Refused:
     """A whole epoch by the backend's kernel, or by those that it leaves the network to when it does not fit them."""
     names, reason = operations_for(task.network, task.optimizer)
     own = KERNELS[task.backend.name]
-    kernels = chain(
-        _kernels(task, TILES, names) if own == "numba" and _by_tiles(task) else (), _kernels(task, own, names)
-    )
+    kernels = _kernels(task, own, names)
+    if own == "numba" and _by_tiles(task):
+        kernels = chain(_kernels(task, TILES, [EPOCH]), kernels)
     kernel: Any = next(kernels, None)
     is_news = bool(reason)
     note = ""
@@ -138,7 +138,7 @@ def operations_for(network: Network, optimizer: Optimizer) -> tuple[list[str], s
     except CourseError as error:
         reason = f"trained step by step: {error}"
     if is_chain(network):
-        names.append("network_epoch")
+        names.append(EPOCH)
     return names, reason
 
 
@@ -189,7 +189,7 @@ def _train(
     """A step for each batch by one kernel; the optimizer counts them. `order`: the rows, for a kernel that takes it."""
     parameters = network.flat_parameters
     state = {name: remembered(optimizer.state, name, parameters) for name in optimizer.remembers}
-    if kernel.operation.name == "network_epoch":
+    if kernel.operation.name == EPOCH:
         M, V = (state.get(name, parameters[:0]) for name in "MV")
         rule = Rule(optimizer.kind, tuple(optimizer.options.items()))
         X = X.reshape(len(X), -1)

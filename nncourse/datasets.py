@@ -91,17 +91,19 @@ def load(
     inputs: int | None = None,
     part: str = "train",
     label: str | int | None = None,
+    shape: tuple[int, ...] = (),
 ) -> Dataset:
-    """Load a shipped set, a generated set, MNIST or Fashion-MNIST by name, or a CSV file by path.
+    """Load a shipped set, a generated set, MNIST or Fashion-MNIST by name, or a CSV file or a folder by path.
 
     inputs, outputs: widths of the first and last layer, if the data are for a given network.
+    shape: (channels, height, width) of the network's images: a folder's photographs are resized to it, as by photos().
     part: "train" or "test"; only the sets of MNIST's form and those of sequences have a "test" part.
     label: of a CSV file, the column with the classes, by its name or its number, counted from 1; by default the last.
 
     Raises CourseError for an unknown name, and for data that do not fit the network.
     """
     name = str(name_or_path)
-    if label is not None and _is_known(name):
+    if label is not None and (_is_known(name) or os.path.isdir(name)):
         raise CourseError(f"expected a CSV file with a column {label!r} of classes; {name} is not one: leave label out")
     if part != "train" and not has_test_part(name):
         raise CourseError(f"{name} has no part {part!r}: load it whole and split() it")
@@ -116,11 +118,13 @@ def load(
     elif is_sequences(name):
         digits = sequences.digits_of(name)
         data = sums(digits, part) if digits else text(part=part)
+    elif os.path.isdir(name):
+        data = photos(name, *shape[1:], *shape[:1]) if len(shape) == 3 else photos(name)
     elif is_table(name):
         return read_csv(name, inputs=inputs, outputs=outputs, label=label)
     else:
         names = [*SHIPPED, *GENERATORS, SILHOUETTES, *SEQUENCES, *MNIST_SETS]
-        wanted = f"the path of a CSV file or a data set, one of {', '.join(names)}"
+        wanted = f"the path of a CSV file or of a folder of photographs, or a data set, one of {', '.join(names)}"
         raise CourseError(f"expected {wanted}; got {name!r}{nearest(name, names)}")
     if inputs not in (None, data.X.shape[1]):
         pixels = f", images of {'x'.join(map(str, data.image_shape))}" if data.image_shape else ""
@@ -344,6 +348,40 @@ def silhouettes(
         X /= np.float32(255)
     pixels = tuple(f"pixel_{row}_{column}" for row in range(height) for column in range(width))
     return Dataset(SILHOUETTES, X, _targets(labels, classes), shapes.CLASSES, pixels, (1, height, width))
+
+
+def photos(
+    folder: str | Path, height: int = 148, width: int = 197, channels: int = 1, most: int | None = None,
+    dtype: type[np.generic] = np.float32,
+) -> Dataset:  # fmt: skip
+    """Photographs in folders, a folder for each class, in any format that Pillow reads, as images of one size.
+
+    channels: 1 for grey, 3 for red, green and blue.
+    most: photographs of each class, the first by name.
+
+    X has a row of channels x height x width pixels for each, class after class: from 0 to 1, or with dtype np.uint8
+    whole numbers from 0 to 255. Files that cannot be read are left out, and named in `notes`. Raises CourseError
+    without two classes with photographs.
+    """
+    from nncourse import datasets_photos as of_folder
+
+    if channels not in of_folder.MODES or min(height, width, most or 1) < 1:
+        raise CourseError(f"expected 1 or 3 channels, and sides of at least 1; got {channels}, {height} and {width}")
+    damaged: list[Path] = []
+    found = {
+        name: list(of_folder.read_all(files, height, width, channels, most, damaged))
+        for name, files in of_folder.classes_in(Path(folder)).items()
+    }
+    if empty := [name for name, images in found.items() if not images]:
+        raise CourseError(f"{folder}: no photograph of {', '.join(empty)} can be read")
+    X = np.stack([image for images in found.values() for image in images], dtype=dtype)
+    if dtype == np.float32:
+        X /= np.float32(255)
+    labels = np.repeat(np.arange(len(found)), [len(images) for images in found.values()])
+    notes = tuple(f"{file} cannot be read, and is left out" for file in damaged)
+    shape = channels, height, width
+    X, Y = X.reshape(len(X), -1), _targets(labels, len(found) if len(found) > 2 else 1)
+    return Dataset(Path(folder).name, X, Y, tuple(found), _numbered("pixel_", 0, X.shape[1]), shape, notes)
 
 
 def sums(

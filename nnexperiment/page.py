@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from nnclassroom.pages import document, paragraphs, table
-from nncourse import datasets_silhouettes
 from nncourse.errors import write_atomically
 from nnexperiment import numbers, page_accuracy, page_energy, page_times, page_unlike, thesis
 from nnexperiment.numbers import Experiment
@@ -78,8 +77,9 @@ def head(own: Experiment) -> str:
     versions = {name: version for result in results for name, version in result["versions"].items()}
     size = f"{results[0]['parameters']:,} parameters, " if results else ""
     trained, _, tested = image_counts(plan)
-    drawn = f"{9 * plan.images:,} generated silhouettes of {plan.height} × {plan.width} pixels in 9 classes"
-    data = "MNIST" if plan.network == MNIST else f"{drawn}, in place of the thesis’s fish"
+    counted = _counted(plan)
+    drawn = f"{counted} of {plan.height} × {plan.width} pixels in {plan.classes} classes"
+    data = "MNIST" if plan.network == MNIST else drawn if plan.folder else f"{drawn}, in place of the thesis’s fish"
     lines = [
         ("date", datetime.date.today().isoformat()),
         ("machine", "; ".join(machines)),
@@ -93,12 +93,17 @@ def head(own: Experiment) -> str:
     return f"<h1>The thesis’s experiment, repeated</h1>{table(lines, words=2)}"
 
 
+def _counted(plan: Plan) -> str:
+    count = plan.classes * plan.images
+    return f"{count:,} photographs" if plan.folder else f"{count:,} generated silhouettes"
+
+
 def settings(plan: Plan) -> str:
     """Table 4.1."""
     counts = ", ".join(f"{count:,}" for count in image_counts(plan))
     ours = [
-        "MNIST" if plan.network == MNIST else f"{9 * plan.images:,} silhouettes",
-        str(10 if plan.network == MNIST else len(datasets_silhouettes.CLASSES)),
+        "MNIST" if plan.network == MNIST else _counted(plan),
+        str(10 if plan.network == MNIST else plan.classes),
         "28 × 28" if plan.network == MNIST else f"{plan.height} × {plan.width}",
         counts,
         ", ".join(map(str, plan.batch_sizes)),

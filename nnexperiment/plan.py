@@ -7,7 +7,7 @@ and numbers.py computes results from these files.
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ class Plan:
     batch_sizes: tuple[int, ...] = (128,)
     learning_rate: float = 0.05
     images: int = 1000  # of each class
+    folder: str = ""  # of photographs, a folder for each class; without it generated silhouettes
+    classes: int = len(datasets_silhouettes.CLASSES)
     height: int = 148
     width: int = 197
     seed: int = 0
@@ -209,21 +211,31 @@ def image_counts(plan: Plan) -> tuple[int, int, int]:
     """The numbers of images to train, validate and test with: the same share of each class."""
     if plan.network == MNIST:
         return MNIST_COUNTS
-    classes = len(datasets_silhouettes.CLASSES)
     tests, held = max(1, round(TEST * plan.images)), max(1, round(plan.validation * plan.images))
-    return (plan.images - tests - held) * classes, held * classes, tests * classes
+    return (plan.images - tests - held) * plan.classes, held * plan.classes, tests * plan.classes
 
 
 def make_parts(plan: Plan) -> Parts:
-    """The silhouettes, by default 85, 2 and 13 % of each class: 7,650, 180 and 1,170 of 9,000; or MNIST."""
+    """The images, by default 85, 2 and 13 % of each class: 7,650, 180 and 1,170 of 9,000 silhouettes; or MNIST."""
     if plan.network == MNIST:
         train, validation = datasets.split(datasets.mnist("train"), MNIST_COUNTS[1] / sum(MNIST_COUNTS[:2]), plan.seed)
         return Parts(*((part.X, part.Y) for part in (train, validation, datasets.mnist("test"))))
-    data = datasets.silhouettes(plan.images, plan.seed, plan.height, plan.width, np.uint8)
+    if plan.folder:
+        data = datasets.photos(plan.folder, plan.height, plan.width, most=plan.images, dtype=np.uint8)
+        data = replace(data, Y=np.eye(plan.classes, dtype=np.float32)[data.labels])  # of two classes, too
+    else:
+        data = datasets.silhouettes(plan.images, plan.seed, plan.height, plan.width, np.uint8)
     trained, held, tests = image_counts(plan)
     rest, test = datasets.split(data, tests / len(data.X), plan.seed)
     train, validation = datasets.split(rest, held / (trained + held), plan.seed)
     return Parts((train.images, train.Y), (validation.images, validation.Y), (test.images, test.Y))
+
+
+def of_folder(plan: Plan) -> tuple[Plan, tuple[str, ...]]:
+    """The plan with the folder's classes, and as many images of each as its smallest class has; what is odd there."""
+    data = datasets.photos(plan.folder, 1, 1)
+    least = int(np.bincount(data.labels).min())
+    return replace(plan, classes=len(data.classes), images=min(plan.images, least)), data.notes
 
 
 def save_parts(parts: Parts, path: Path) -> None:
@@ -238,15 +250,14 @@ def load_parts(path: Path) -> Parts:
 
 def make_experiment_network(plan: Plan, seed: int) -> Network:
     """The network of the plan for its images; "small" is one for trying, of two convolutions."""
-    classes = len(datasets_silhouettes.CLASSES)
     if plan.network == MNIST:
         return make_network("784,192,10", seed=seed)
     if plan.network == "small":
-        words = f"image1x{plan.height}x{plan.width},conv8x5same,pool2,conv16x5same,pool2,{classes}"
+        words = f"image1x{plan.height}x{plan.width},conv8x5same,pool2,conv16x5same,pool2,{plan.classes}"
         return make_network(words, "relu", "categorical_cross_entropy", "he", seed)
     from nncourse.model.resnet import resnet
 
-    return resnet(int(plan.network.removeprefix("resnet")), classes, 1, seed, plan.height, plan.width)
+    return resnet(int(plan.network.removeprefix("resnet")), plan.classes, 1, seed, plan.height, plan.width)
 
 
 def make_backend(kind: str) -> Calls:

@@ -16,7 +16,7 @@ from nnmarking import readme, repository
 
 TOP = "course"  # the one folder in the .zip
 # What the course needs besides packages, notebooks and data; tests and instructors' pages are left out.
-PATTERNS: tuple[str, ...] = ("LICENSE", "Makefile", "pyproject.toml", "setup.py", "environment.yml")
+PATTERNS: tuple[str, ...] = ("LICENSE", "Makefile", "pyproject.toml", "setup.py", "environment*.yml")
 PATTERNS += ("requirements/*.txt", "tools/setup.py", "docs/report.md", "slurm/*.*")
 
 

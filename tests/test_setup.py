@@ -1,4 +1,4 @@
-"""The two commands: what tools/setup.py detects and decides, the lock files, environment.yml, and JupyterLab itself."""
+"""The two commands: what tools/setup.py detects and decides, the lock files, conda's files, and JupyterLab itself."""
 
 import ast
 import importlib.util
@@ -502,7 +502,7 @@ def test_the_hosted_ci_calls_ours_with_pythons_that_are_welcome(setup):
     assert versions and not any(setup.python_problem((*version, 0)) for version in versions)
 
 
-# environment.yml
+# Conda's files
 
 
 def requirements_by_name(texts):
@@ -511,23 +511,38 @@ def requirements_by_name(texts):
     return {requirement.name: requirement.specifier for requirement in parsed}
 
 
-def test_conda_users_get_the_same_names_and_bounds_and_the_same_cupy():
-    text = (ROOT / "environment.yml").read_text(encoding="utf-8")
-    cupy = Requirement(re.search(r'"(cupy.*)"', text).group(1)).specifier
-    assert all(Requirement(EXTRAS[extra][0]).specifier == cupy for extra in ("cuda12", "cuda13"))
-    environment = read_yaml("environment.yml")
-    conda = requirements_by_name(text for text in environment["dependencies"] if isinstance(text, str))
-    project = PYPROJECT["project"]
-    wanted = requirements_by_name(
-        project["dependencies"] + PYPROJECT["build-system"]["requires"] + EXTRAS["lab"] + EXTRAS["test"]
-    )
-    wanted["python"] = Requirement("python" + project["requires-python"]).specifier
-    wanted["playwright-python"] = wanted.pop("playwright")  # its name on conda-forge
-    wanted["lazy_loader"] = wanted.pop("lazy-loader")
-    wanted.pop("axe-playwright-python")  # for a release alone, whose tests run in .venv
-    assert {name: conda.get(name) for name in wanted} == wanted
-    assert conda.keys() - wanted.keys() == {"pip", "cuda-bindings", "cuda-nvrtc"}
-    assert environment["dependencies"][-1] == {"pip": ["-e .[devices]"]}
+@pytest.fixture(params=[("environment.yml", "none"), ("environment-gpu.yml", "13")], ids=["cpu", "gpu"])
+def conda(request):
+    """A file for conda, and the CUDA that it is for: its name, what it says, and the extras that its pip installs."""
+    name, cuda = request.param
+    found = read_yaml(name)
+    (by_pip,) = found["dependencies"].pop()["pip"]
+    editable, _, extras = by_pip.rstrip("]").partition("[")
+    assert editable == "-e ."
+    return name, cuda, found, set(extras.split(","))
+
+
+def test_conda_users_get_the_same_names_and_bounds(conda):
+    project, nbval = PYPROJECT["project"], [text for text in EXTRAS["test"] if text.startswith("nbval")]
+    texts = project["dependencies"] + PYPROJECT["build-system"]["requires"] + EXTRAS["lab"] + nbval
+    wanted = requirements_by_name([*texts, "pip", "python" + project["requires-python"]])
+    wanted["lazy_loader"] = wanted.pop("lazy-loader")  # its name on conda-forge
+    wanted.pop("cuda-core")  # by pip, with CUDA's other libraries
+    assert requirements_by_name(conda[2]["dependencies"]) == wanted  # and nothing that only contributors need
+
+
+def test_conda_users_get_what_make_lab_installs(conda, setup):
+    """By pip: CuPy with a GPU and not without, and the libraries of one CUDA."""
+    _, cuda, _, extras = conda
+    locks = setup.lock_files(cuda, toolkit=False, tests=False, book=False)
+    assert extras == {Path(lock).stem for lock in locks} - {"base"}
+    assert any("cupy" in text for extra in extras for text in EXTRAS[extra]) == (cuda != "none")
+
+
+def test_conda_users_open_their_own_copy(conda):
+    name, _, found, _ = conda
+    commands = re.findall(r"^#     (.+)$", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+    assert commands == [f"conda env create --file {name}", f"conda activate {found['name']}", "nncourse lab"]
 
 
 # JupyterLab

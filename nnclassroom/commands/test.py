@@ -30,8 +30,8 @@ def test(options: Namespace, heart: Heartbeat | None) -> int:
     backend = networks.backend_for(options)
     part = "test" if datasets.has_test_part(options.dataset) else "train"
     widths = {"inputs": model.network.sizes[0], "outputs": prod(model.network.target_shape)}
-    label = networks.label_of(options, model)
-    load = functools.partial(datasets.load, options.dataset, **widths, part=part, label=label)
+    label, shape = networks.label_of(options, model), model.network.input_shape
+    load = functools.partial(datasets.load, options.dataset, **widths, part=part, label=label, shape=shape)
     group, data = networks.joined(backend.device, heart, load)
     networks.say_notes(data, group)
     X = model.scaled(data.samples_for(model.network.input_shape))

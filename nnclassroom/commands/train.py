@@ -91,7 +91,8 @@ def train(options: Namespace, heart: Heartbeat | None) -> int:
         "seed": seed,
     }
     backend = networks.backend_for(options)
-    load = partial(datasets.load, options.dataset, math.prod(network.target_shape), network.sizes[0])
+    sizes = math.prod(network.target_shape), network.sizes[0]
+    load = partial(datasets.load, options.dataset, *sizes, shape=network.input_shape)
     label = networks.label_of(options, resumed)
     group, data = networks.joined(backend.device, heart, lambda: load(label=label))
     datasets.refuse_single_class(data)

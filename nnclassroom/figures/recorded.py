@@ -11,6 +11,7 @@ launching()           results/recorded.json, by `python -m benchmarks.recorded`:
 convolutions()        results/gpu.json: those of ResNet-34 by the course's kernels, by cuDNN and by PyTorch
 step()                results/resnet.json: a training step of ResNet-34 beside PyTorch's, and where the time goes
 gradient()            results/resnet.json: how far its gradient is from PyTorch's
+experiment_page()     the same runs on a page, experiment.html, beside the thesis's figures
 experiment()          results/experiment, by `python -m benchmarks.experiment`: accuracies of long runs of ResNet-34
 tensor_cores()        results/tensor_cores-*.json, by `python -m benchmarks.tensor_cores`: products of fewer bits
 
@@ -23,6 +24,8 @@ counting()            confusion_matrix with atomics, by the number of cells
 
 import json
 import statistics
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -387,3 +390,12 @@ def experiment() -> str:
     days = [run["date"][:10] for some in kinds.values() for run in some]
     heads = ["ResNet-34", "batch", "epochs", "runs", "an epoch", "right, after a tenth", "at the end"]
     return f"{table(heads, lines)}\nrecorded, {', '.join(machines)}, {max(days)}"
+
+
+def experiment_page() -> Any:
+    """Write experiment.html by `nncourse experiment recorded`; a link to it."""
+    from IPython.display import HTML
+
+    command = [sys.executable, "-m", "nnclassroom", "experiment", "recorded", "--out", "."]
+    subprocess.run(command, check=True, capture_output=True)
+    return HTML('<a href="experiment.html" target="_blank">experiment.html</a>')

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from nnclassroom.arguments import PROGRAM, THREADS, number, whole
 from nncourse.errors import CourseError
+from nncourse.language import COURSE
 
 
 def add_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "network",
-        help="network: resnet34, resnet18, small (two convolutions, for trying) or mnist (784-192-10 on MNIST)",
+        help="network: resnet34, resnet18, small (two convolutions, for trying) or mnist (784-192-10 on MNIST); "
+        "or recorded, for the page of the course's own runs",
     )
     add(
         "--devices",
@@ -43,6 +45,11 @@ def add_options(parser: ArgumentParser) -> None:
     )
     add("--learning-rate", type=number, default=0.05, help="learning rate of plain SGD (default 0.05)")
     add("--images", type=whole, default=1000, help="number of images in each class (default 1000)")
+    add(
+        "--folder",
+        default="",
+        help="folder of photographs, with a folder for each class, in place of generated images; they become grey",
+    )
     add("--size", default="148x197", metavar="HEIGHTxWIDTH", help="size of the images (default 148x197)")
     add(
         "-s",
@@ -127,14 +134,31 @@ def run(options: Namespace) -> int:
     if options.only:
         work = functools.partial(runs.run_here, options.out, options.only)
         return start.run([*PROGRAM, *options.arguments], None, options.patience, work)
+    if options.network == "recorded":
+        found = runs.experiments_in(COURSE / "benchmarks" / "results" / "experiment")
+        print(experiment_page.written(options.out / "experiment.html", *found))
+        return 0
     start.refuse_patience(options.patience)
     height, _, width = options.size.partition("x")
     if not (height.isdecimal() and width.isdecimal() and len(options.size) < 12):
         raise CourseError(f"expected --size HEIGHTxWIDTH, such as 148x197; got {options.size!r}")
-    names: tuple[str, ...] = "network", "runs", "epochs", "batch_sizes", "learning_rate", "images", "seed", "cpu_steps"
+    names: tuple[str, ...] = (
+        "network",
+        "runs",
+        "epochs",
+        "batch_sizes",
+        "learning_rate",
+        "images",
+        "folder",
+        "seed",
+        "cpu_steps",
+    )
     names += "validation", "validate_every", "validation_batch", "cpu_share", "slow", "send", "pause", "threads"
     given = {name: getattr(options, name) for name in names}
     plan = experiment.Plan(**given, height=int(height), width=int(width))
+    if plan.folder:
+        plan, notes = experiment.of_folder(plan)
+        print(*notes, sep="\n", end="\n" if notes else "")
     wanted = experiment.parsed_devices(options.devices)
     begin = functools.partial(runs.begin, plan.network, patience=options.patience)
     status = runs.run_all(plan, wanted, options.out, begin, functools.partial(print, flush=True), options.limit)
