@@ -62,7 +62,7 @@ def beside_one(rows: Sequence[Row]) -> list[str]:
 
 
 def in_runs(row: Row) -> str:
-    return f"{row.runs} run{'s' if row.runs > 1 else ''}"
+    return "1 run" if row.runs == 1 else f"{row.runs} runs"
 
 
 def sizes(experiments: Sequence[Experiment]) -> str:

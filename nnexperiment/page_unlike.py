@@ -31,8 +31,9 @@ def unlike(each: Experiment) -> str:
     plan = each.plan
     size = f"{plan.network}, {plan.height} × {plan.width} pixels, {plan.epochs} epochs"
     slow = f" The first process was made {plan.slow:g} times as slow on purpose." if _is_slowed(each) else ""
+    given = f" The CPU's share was not measured but given: {plan.cpu_share:.0%} of a batch." if plan.cpu_share else ""
     heads = ["", "shares", "training", "S of the loop", "on the test images"]
-    words = paragraphs([f"{size}.{slow}"])
+    words = paragraphs([f"{size}.{slow}{given}"])
     return f"<h2>Unequal devices</h2>{words}{table(lines, heads)}{image(figure, text, whole=True)}{paragraphs(about)}"
 
 
