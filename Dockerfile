@@ -2,8 +2,9 @@
 #     docker build --tag nncourse .
 #     docker build --tag nncourse --build-arg BASE=nvidia/cuda:13.0.1-base-ubuntu24.04 --build-arg CUDA=13 .
 #     docker run --rm --publish 127.0.0.1:8888:8888 --volume nncourse:/home/student nncourse     # GPU: with --gpus all
-# The volume keeps what you write. .devcontainer/ uses the first stage alone.
-ARG BASE=debian:bookworm-slim
+# The volume keeps what you write. .devcontainer/ uses the first stage alone. bubblewrap needs namespaces, which Docker
+# closes by default: mark hand-ins outside a container, or add --security-opt seccomp=unconfined.
+ARG BASE=debian:bookworm-20251229-slim
 
 FROM ${BASE} AS machine
 # The system's own versions: a course is used for years.
@@ -15,11 +16,15 @@ RUN apt-get update \
 
 FROM machine
 ARG CUDA=none
+ENV PATH=/srv/course/.venv/bin:$PATH PIP_NO_CACHE_DIR=1 SHELL=/bin/bash
 WORKDIR /srv/course
+# The packages first: their layer stays as long as requirements/ does.
+COPY requirements requirements
+COPY tools/setup.py tools/
+RUN CUDA=${CUDA} python3 tools/setup.py packages
 COPY . .
 RUN CUDA=${CUDA} python3 tools/setup.py shared
-ENV PATH=/srv/course/.venv/bin:$PATH
 USER 1001
 WORKDIR /home/student
 EXPOSE 8888
-CMD ["sh", "-c", "nncourse notebooks ~/my_notebooks && exec jupyter lab --ip=0.0.0.0 --port=8888 --no-browser"]
+CMD ["sh", "-c", "nncourse notebooks ~/my_notebooks && exec jupyter lab --ip=0.0.0.0 --port=8888 --no-browser --ContentsManager.hide_globs=MANIFEST.json"]

@@ -16,13 +16,21 @@ from book.files import Tree
 from book.markdown import part, table, without_dead_links
 from nnclassroom.handing_out.notebook_files import clean
 
-INSTRUCTORS = ("docs/instructors.md", "docs/marking.md", "docs/answers.md", "docs/jupyterhub.md", "slurm/README.md")
+INSTRUCTORS = (
+    "docs/instructors.md",
+    "docs/syllabus.md",
+    "docs/marking.md",
+    "docs/answers.md",
+    "docs/jupyterhub.md",
+    "slurm/README.md",
+)
 MORE = (
     "docs/install.md",
     "docs/command-line.md",
     "docs/training.md",
     "docs/speed.md",
     "docs/report.md",
+    "docs/accessibility.md",
     "benchmarks/README.md",
     "datasets/README.md",
 )

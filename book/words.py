@@ -78,7 +78,7 @@ it, on one device. These pages are made from the package itself: every kernel th
 
 In a notebook `print(dense_forward)` lists an operation's kernels, and `check(dense_forward, "tiled")` compares one with
 the reference. Below each CUDA kernel stands the picture of its memory accesses on small arrays, as `picture.show` draws
-it."""
+it; blocks of a *naive* kernel are smaller there, so that the arrays fill some of them."""
 SPOILERS = """\
 Many of these kernels are answers to exercises. You learn more if you write yours first."""
 OPERATION = "operation"

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-MOST_LISTED = 24  # names in a message
+MOST_LISTED, MOST_ALIKE = 24, 8  # names in a message; if there are more, so many of them
 # In what a compiler says: a result such as "6: NVRTC_ERROR_COMPILATION, compilation log:", the number of a message, a
 # path that is the compiler's own, and a name with its type, such as _Z1gf.
 CODE = re.compile(r"\b(?:\d+: )?(?:NVRTC|CUDA|NVVM|NVJITLINK)_[A-Z_]+,?(?: compilation log:?)?| #\d+(?:-\w+)?")
@@ -78,14 +78,14 @@ def nearest(got: str, known: Iterable[str]) -> str:
 def refuse_unknown(what: str, got: str, known: Iterable[str]) -> None:
     """Raise UserError if `got` is not one of the known names. `what` describes the name wanted.
 
-    The message lists the known names; if there are many, only those most similar to `got`.
+    The message lists the known names, a set in alphabetical order; if there are many, only those most similar to `got`.
     """
     if got in known:
         return
-    names = listed = list(known)
+    names = listed = sorted(known) if isinstance(known, set | frozenset) else list(known)
     if len(names) > MOST_LISTED:
-        alike = difflib.get_close_matches(str(got), names, n=8, cutoff=0.3) or names[:8]
-        listed = [*alike, f"… ({len(names)} in all)"]
+        alike = difflib.get_close_matches(str(got), names, n=MOST_ALIKE, cutoff=0.3)
+        listed = [*sorted([*dict.fromkeys([*alike, *names])][:MOST_ALIKE]), f"… ({len(names)} in all)"]
     raise UserError(f"expected {what}, one of {', '.join(listed)}; got {got!r}{nearest(str(got), names)}")
 
 

@@ -31,6 +31,7 @@ for name in ("NNCOURSE_HANDOUT", "NNCOURSE_LANG"):
 c.Spawner.args = [
     "--KernelManager.transport=ipc",  # over files of the user's; what goes over ports, other users can listen to
     f"--LabApp.app_settings_dir={course / '.venv' / 'share' / 'jupyter' / 'lab' / 'settings'}",  # no news, no updates
+    *(f"--ContentsManager.hide_globs={name}" for name in ("__pycache__", "*.pyc", "*~", "MANIFEST.json")),
     f"--MappingKernelManager.cull_idle_timeout={idle}",
     f"--ServerApp.shutdown_no_activity_timeout={2 * idle}",
 ]

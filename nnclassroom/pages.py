@@ -80,9 +80,9 @@ def image(figure: Any, text: str, whole: bool = False) -> str:
     return f'<img {size}alt="{escape(text)}" src="data:image/svg+xml;base64,{data}">'
 
 
-def document(title: str, body: str) -> str:
-    """A self-contained HTML page for screen and print, without scripts or other files."""
-    top = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{PAPER}</style>'
+def document(title: str, body: str, style: str = "") -> str:
+    """A self-contained HTML page for screen and print, without scripts or other files. `style` adds to its own."""
+    top = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{PAPER}{style}</style>'
     return f'<!DOCTYPE html>\n<html lang="{current()}"><head>{top}</head>\n<body>{body}</body></html>\n'
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "CourseError",
     "DoesNotFitError",
     "MissingToolError",
+    "TooLongError",
     "decoded",
     "nearest",
     "printable",
@@ -55,10 +56,15 @@ def read_regular(path: Path, most: int) -> bytes:
         return at_most(file.read(most + 1), most)
 
 
+class TooLongError(ValueError):
+    """A file is longer than what is read of it."""
+
+
 def at_most(content: bytes, most: int) -> bytes:
-    """The content; ValueError if it is longer than `most` bytes."""
+    """The content; TooLongError if it is longer than `most` bytes."""
     if len(content) > most:
-        raise ValueError(f"longer than {most >> 10} KB")
+        size = f"{most >> 20} MB" if most >= 1 << 20 else f"{most >> 10} KB"
+        raise TooLongError(f"longer than {size}")
     return content
 
 

@@ -90,7 +90,7 @@ def grade(
         **({"limits": limits} if limits else {}),
     )
     of_exercises = "1 exercise" if len(exercises) == 1 else f"{len(exercises)} exercises"
-    say(f"{_students(len(submissions))}, {of_exercises}, course {terms.version}, seed {seed}")
+    say(f"{pages.students(len(submissions))}, {of_exercises}, course {terms.version}, seed {seed}")
     answers = {(each.student, e.key): _answer(each, e, terms) for each in submissions for e in exercises}
     tasks = {answer.key(terms): answer for answer in answers.values() if isinstance(answer, Task)}
     _refuse_what_cannot_run(tasks.values())
@@ -165,15 +165,11 @@ def _counted(submissions: Sequence[Submission]) -> Iterator[str]:
         for said in (*each.notes, *each.problems) if each.texts else ():
             yield f"look at this: {each.entry}: {said}"
     if in_cells := sum(bool(each.in_cells) for each in submissions):
-        yield f"{_students(in_cells)} with answers read from notebooks, since no kept kernel was handed in"
+        yield pages.read_from_notebooks(in_cells)
     read, older = sum(bool(each.texts) for each in submissions), sum(each.replaced for each in submissions)
     entries, unread = sum(each.entries for each in submissions), sum(not each.texts for each in submissions)
-    by = _students(len(submissions))
+    by = pages.students(len(submissions))
     yield f"{entries} handed in by {by}: {read} read, {unread} not read, {older} replaced by newer ones"
-
-
-def _students(count: int) -> str:
-    return "1 student" if count == 1 else f"{count} students"
 
 
 def _of_nobody_read(changed: Iterable[tuple[str, str]], submissions: Sequence[Submission]) -> Iterator[str]:

@@ -7,6 +7,7 @@ student has changed.
 
 from pathlib import Path
 
+from nnclassroom.handing_out import assistants
 from nnclassroom.handing_out.notebook_files import clean, manifest_of, notebooks, packed
 from nnclassroom.version import package_files
 from nnclassroom.zips import refuse_other_name, write_zip
@@ -31,6 +32,7 @@ def write(
     root = languages.ROOT
     files = {f"notebooks/{path.name}": clean(path.read_bytes(), path.name) for path in notebooks(root, language)}
     count = len(files)
+    files[assistants.FILE] = assistants.text(language).encode()
     programs = set()
     if not notebooks_only:
         patterns = [*PATTERNS, *repository.settings(root)["tool"]["nncourse"]["shipped"]]

@@ -2,7 +2,7 @@
 
 Each begins with a cell that installs the course's wheel where it is missing; on_host.py does the rest there.
 
-python -m nnmarking.hosted        the cell, for a hand-out in another language than this process's
+python -m nnmarking.hosted        its texts, for a hand-out in another language than this process's
 """
 
 import sys
@@ -14,7 +14,7 @@ from nnclassroom.zips import refuse_other_name, write_zip
 from nncourse import language as languages
 from nncourse.errors import CourseError, reason_of
 from nnmarking.handout import TOP
-from nnmarking.readme import in_language
+from nnmarking.readme import PARTED, in_language
 
 SETUP = """# Set-up for a hosted Jupyter: run this cell first, and again after each restart.
 import os, subprocess, sys
@@ -37,6 +37,18 @@ if not find_spec("nncourse"):
 from nnclassroom.handing_out import on_host
 
 on_host.set_up()"""
+README = """# Neural networks, in a hosted Jupyter
+
+1. Upload a notebook of `notebooks/` to the hosted Jupyter. {wheel}
+2. Run the first code cell: it installs the course. Run it again after each restart.
+3. Fill in the exercises. A notebook with `%%cuda` cells asks Google Colab for a GPU; without one, your kernels run on
+   the CPU.
+
+The host deletes your kernels when the session ends. To keep them in Google Colab, mount your drive (Files, Mount Drive)
+before step 2; or download `my_kernels/`. Download your notebooks, too: they are what you hand in.
+"""
+UPLOADED, FETCHED = "Upload `{wheel}` to the same folder.", "It fetches the course from <{wheel}>."
+TEXTS = SETUP, README, UPLOADED, FETCHED
 
 
 def write(out: Path, wheel: str, language: str = languages.ENGLISH) -> str:
@@ -49,11 +61,14 @@ def write(out: Path, wheel: str, language: str = languages.ENGLISH) -> str:
     """
     refuse_other_name(out)
     files, name = _wheel(wheel)
-    cell = in_language(language, __name__, SETUP).format(language=language, wheel=name)
+    fetched = "://" in name
+    cell, about, *ways = in_language(language, __name__, PARTED.join(TEXTS)).split(PARTED)
+    cell = cell.format(language=language, wheel=name)
+    files["README.md"] = about.format(wheel=ways[fetched].format(wheel=name)).encode()
     for path in notebooks(languages.ROOT, language):
         files[f"notebooks/{path.name}"] = with_setup(clean(path.read_bytes(), path.name), path.name, cell)
     write_zip(out, packed(files, TOP, {"kind": "hosted", "language": language}))
-    where = "which they fetch" if "://" in name else "to be uploaded with them"
+    where = "which they fetch" if fetched else "to be uploaded with them"
     return f"{out}: notebooks for a hosted Jupyter, {len(files)} files; the course is {name}, {where}"
 
 
@@ -72,13 +87,15 @@ def _wheel(wheel: str) -> tuple[dict[str, bytes], str]:
 
 
 def with_setup(content: bytes, name: str, cell: str) -> bytes:
-    """A notebook with the set-up cell below its title."""
+    """A notebook with the set-up cell below its title. One with CUDA kernels asks Google Colab for a GPU."""
     from nbformat import v4
 
     notebook = parsed(content, name)
+    if any(cell.source.startswith("%%cuda") for cell in notebook.cells):
+        notebook.metadata["accelerator"] = "GPU"
     notebook.cells.insert(1, v4.new_code_cell(cell, id="hosted-setup"))
     return to_bytes(notebook)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(SETUP)
+    sys.stdout.write(PARTED.join(TEXTS))

@@ -77,19 +77,29 @@ class Standing:
         return "" if not self.days_late else "1 day late" if self.days_late == 1 else f"{self.days_late} days late"
 
     @property
-    def said(self) -> tuple[str, ...]:
-        """What is to be known about the hand-in."""
+    def from_cells(self) -> str:
+        """How many answers were read from notebooks; "" if none was."""
+        number = self.submission.in_cells
+        answers = "1 answer" if number == 1 else f"{number} answers"
+        return f"{answers} read from the cells of notebooks" if number else ""
+
+    @property
+    def noted(self) -> tuple[str, ...]:
+        """What is to be known about the hand-in, besides from_cells."""
         late = self.late and f"{self.late}, {100 * self.share:g} % of the points are left"
         given = self.submission
-        answers = "1 answer" if given.in_cells == 1 else f"{given.in_cells} answers"
-        from_cells = f"{answers} read from the cells of notebooks" if given.in_cells else ""
         problems = () if given.reason in given.problems else given.problems
-        return tuple(filter(None, (from_cells, *given.notes, given.reason, *problems, late)))
+        return tuple(filter(None, (*given.notes, given.reason, *problems, late)))
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """All that is to be known about the hand-in."""
+        return tuple(filter(None, (self.from_cells, *self.noted)))
 
 
 def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mapping[str, float]) -> dict[str, float]:
     """The weight of each exercise by key: from the file, where an exercise has priority over its notebook; else from
-    `usual`; else 1.
+    `usual`; else 1. A notebook has its number or its name, which has priority.
     """
     weights = {exercise.key: 1.0 for exercise in exercises} | dict(usual)
     if path is None:
@@ -98,7 +108,9 @@ def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mappin
         given = tomllib.loads(decoded(path.read_bytes()))
     except (OSError, ValueError) as error:
         raise CourseError(f"{path}: expected weights as TOML in UTF-8; it cannot be read: {reason_of(error)}") from None
-    known = {"notebook": {e.notebook for e in exercises}, "exercise": {e.key for e in exercises}}
+    numbers = {e.notebook: e.notebook.partition("_")[0] for e in exercises}
+    notebooks = {*numbers, *numbers.values(), *(number.lstrip("0") for number in numbers.values())}
+    known = {"notebook": notebooks, "exercise": {e.key for e in exercises}}
     for kind, table in given.items():
         refuse_unknown(f"in {path} a table", kind, known)
         if not isinstance(table, dict):
@@ -108,7 +120,9 @@ def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mappin
             if type(weight) not in (int, float) or not 0 <= weight < math.inf:
                 raise CourseError(f"{path}: expected the weight of {name} as a number from 0; got {weight!r}")
     for exercise in exercises:
-        for kind, name in (("notebook", exercise.notebook), ("exercise", exercise.key)):
+        number = numbers[exercise.notebook]
+        names = [("notebook", each) for each in (number.lstrip("0"), number, exercise.notebook)]
+        for kind, name in (*names, ("exercise", exercise.key)):
             if name in given.get(kind, {}):
                 weights[exercise.key] = float(given[kind][name])
     return weights

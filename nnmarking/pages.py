@@ -3,9 +3,10 @@
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
+from itertools import groupby
 from pathlib import Path
 
 from nnclassroom.handing_in.caught import caught
@@ -21,7 +22,24 @@ COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
 LONGEST_NAME = 180  # bytes of a file's name
 STUCK = 5  # so many attempts without a right answer, and a student is listed as stuck
 MOST_GROUPS, MOST_NAMES = 60, 12  # of texts that are alike: on the page, and in a line
-UPRIGHT = "writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;font-weight:normal"
+# Of the overview: as wide as the window, with a table whose names stay in place while it is scrolled.
+WIDE = """
+@page { size: A4 landscape }
+body { max-width: none; margin: 1em }
+p, ul { max-width: 60em }
+.matrix { overflow: auto; max-height: 95vh; width: fit-content; max-width: 100% }
+.matrix table { border-collapse: separate; border-spacing: 0; font-size: 8pt }
+.matrix td { padding: 0 1px; text-align: center; white-space: nowrap }
+.matrix small { font-size: 6pt; letter-spacing: -.05em }
+.matrix th { background: #fff; position: sticky; left: 0; text-align: left; white-space: nowrap }
+.matrix thead th { top: 0; z-index: 1; vertical-align: bottom; text-align: center; font-weight: normal; padding: 0 }
+.matrix thead th:not(:first-child) { left: auto }
+.matrix thead th:first-child { z-index: 2 }
+.matrix thead span { display: inline-block; writing-mode: vertical-rl; transform: rotate(180deg) }
+.matrix tbody th { border: none; padding-right: .6em }
+.matrix tbody th[scope=row] { font-weight: normal; padding-left: .8em }
+@media print { .matrix { overflow: visible; max-height: none } }
+"""
 
 
 def write_feedback(folder: Path, standings: Sequence[Standing], title: str, version: str) -> None:
@@ -95,7 +113,7 @@ def write_overview(
     path: Path, standings: Sequence[Standing], alike: Mapping[str, Comparison], title: str, version: str
 ) -> None:
     """The instructor's page."""
-    text = document(f"Overview: {title}", overview(standings, alike, title, version))
+    text = document(f"Overview: {title}", overview(standings, alike, title, version), WIDE)
     write_atomically(path.absolute(), lambda new: new.write_text(text, "utf-8"))
 
 
@@ -104,8 +122,7 @@ def overview(standings: Sequence[Standing], alike: Mapping[str, Comparison], tit
     every = [mark for each in standings for mark in each.marks]
     shares = [each.points / each.of for each in standings if each.of]
     middle = f", median {100 * statistics.median(shares):.0f} % of the points" if shares else ""
-    students = "1 student" if len(standings) == 1 else f"{len(standings)} students"
-    said = f"<p>{students}{middle}. Judged by course {escape(version)}.</p>"
+    said = f"<p>{students(len(standings))}{middle}. Judged by course {escape(version)}.</p>"
     return "".join([
         f"<h1>Overview: {escape(title)}</h1>{said}",
         "<h2>Who has what</h2><p>✓ right, ✗ wrong, ○ missing or open, with the number of attempts where recorded.</p>",
@@ -114,19 +131,41 @@ def overview(standings: Sequence[Standing], alike: Mapping[str, Comparison], tit
         f"<h2>Stuck</h2><p>{STUCK} attempts or more, and none right.</p>" + _stuck(every),
         "<h2>Alike</h2><p>Texts that have most of their runs of words in common, whatever the names; long ones first. "
         "Short texts, and what the course writes itself, are left out. Read before you ask.</p>" + _alike(alike),
-        "<h2>About the hand-ins</h2>" + _list(f"{each.student}: {said}" for each in standings for said in each.said),
+        "<h2>About the hand-ins</h2>" + _list(_about(standings)),
     ])  # fmt: skip
 
 
+def _about(standings: Sequence[Standing]) -> Iterator[str]:
+    """What is to be known about hand-ins, with one line for all that were read from notebooks."""
+    if in_cells := sum(bool(each.from_cells) for each in standings):
+        yield read_from_notebooks(in_cells)
+    yield from (f"{each.student}: {said}" for each in standings for said in each.noted)
+
+
+def read_from_notebooks(count: int) -> str:
+    """A line about this many students."""
+    return f"{students(count)} with answers read from notebooks, since no kept kernel was handed in"
+
+
+def students(count: int) -> str:
+    return "1 student" if count == 1 else f"{count} students"
+
+
 def _who_has_what(standings: Sequence[Standing]) -> str:
-    """The table of exercises × students."""
-    names = "".join(f'<th style="{UPRIGHT}">{escape(each.student)}</th>' for each in standings)
-    rows = [f"<tr><th></th><th>right</th>{names}</tr>"]
-    for column in zip(*(each.marks for each in standings), strict=True):
-        right, asked = (sum(test(mark.state) for mark in column) for test in ("right".__eq__, NOT_ASKED.__ne__))
-        cells = "".join(_cell(mark) for mark in column)
-        rows.append(f"<tr><td>{escape(column[0].exercise.key)}</td><td>{right}/{asked}</td>{cells}</tr>")
-    return f'<div style="overflow-x:auto"><table>{"".join(rows)}</table></div>'
+    """The table of exercises × students, a part for each notebook."""
+    names = "".join(f"<th scope=col><span>{escape(each.student)}</span></th>" for each in standings)
+    parts = [f"<thead><tr><th></th><th><span>right</span></th>{names}</tr></thead>"]
+    columns = zip(*(each.marks for each in standings), strict=True)
+    for notebook, own in groupby(columns, key=lambda column: column[0].exercise.notebook):
+        parts.append(f"<tbody><tr><th scope=rowgroup>{escape(notebook)}</th></tr>{''.join(map(_row, own))}</tbody>")
+    return f'<div class="matrix"><table>{"".join(parts)}</table></div>'
+
+
+def _row(column: Sequence[Mark]) -> str:
+    """One exercise, with all students' marks."""
+    right, asked = (sum(test(mark.state) for mark in column) for test in ("right".__eq__, NOT_ASKED.__ne__))
+    cells = "".join(_cell(mark) for mark in column)
+    return f"<tr><th scope=row>{escape(column[0].exercise.key)}</th><td>{right}/{asked}</td>{cells}</tr>"
 
 
 def _cell(mark: Mark) -> str:
@@ -171,8 +210,9 @@ def _alike(alike: Mapping[str, Comparison]) -> str:
     lines = []
     for key, found in sorted(alike.items(), key=lambda item: (-item[1].length, item[0])):
         for group in found.groups():
-            shares = [100 * pair.share for pair in found.pairs if pair.one in group]
-            lines.append(f"{key}: {_few(group)}, {min(shares):.0f} to {max(shares):.0f} %")
+            shares = sorted({round(100 * pair.share) for pair in found.pairs if pair.one in group})
+            least = f"{shares[0]} to " if len(shares) > 1 else ""
+            lines.append(f"{key}: {_few(group)}, {least}{shares[-1]} %")
     of_the_course = {key: sorted(found.of_the_course) for key, found in alike.items() if found.of_the_course}
     took = [f"{key}: {_few(names)}" for key, names in of_the_course.items()]
     left = f"<p>{len(lines) - MOST_GROUPS} more groups stand in the table.</p>" if len(lines) > MOST_GROUPS else ""

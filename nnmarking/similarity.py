@@ -24,6 +24,7 @@ FEWEST = 20  # fingerprints of a text that is compared
 FEWEST_OWN = 6  # of these, such as neither the course nor most of the class writes
 ALIKE = 0.6  # share of the shorter text's fingerprints
 LIKE_THE_COURSE = 0.8
+FEWEST_OF_COURSE = 40  # fingerprints of the course's own text from which on there is another way to write it
 COMMON = 8  # from so many texts on, what more than half of them have counts for nobody
 TOKEN = re.compile(r"[A-Za-z_]\w*|(?:\d|\.\d)[\w.]*(?:(?<=[eE])[+-]\d+)?|\"(?:\\.|[^\"\\])*\"|\S")
 # Words of CUDA C that stay; other names are alike, but for members and for functions that are called, not declared.
@@ -84,7 +85,7 @@ def compared(texts: Mapping[str, str], cuda: bool, solution: str = "") -> Compar
     marks = {student: fingerprints(text, cuda) for student, text in texts.items()}
     marks = {student: own for student, own in marks.items() if len(own) >= FEWEST}
     course = fingerprints(solution, cuda) if solution else frozenset()
-    like = {student: _share(own, course) for student, own in marks.items()} if len(course) >= FEWEST else {}
+    like = {student: _share(own, course) for student, own in marks.items()} if len(course) >= FEWEST_OF_COURSE else {}
     like = {student: share for student, share in like.items() if share >= LIKE_THE_COURSE}
     distinct = set(marks.values())
     counts = Counter(mark for own in distinct for mark in own)

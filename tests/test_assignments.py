@@ -11,7 +11,7 @@ from refusals import command_refused, refused
 from nnclassroom.commands import main
 from nnclassroom.exercises.hints import exercises
 from nncourse.errors import CourseError
-from nnmarking import assignment, roster
+from nnmarking import assignment, marks, roster
 from tests.made_class import table
 
 SIGMOID = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
@@ -154,3 +154,13 @@ def test_a_date_alone_is_the_end_of_its_day(due):
 def test_notebooks_are_chosen_without_the_leading_zero(only, same):
     assert assignment.chosen(exercises(), only) == assignment.chosen(exercises(), same) != ()
     assert "got '99'" in refused(assignment.chosen, exercises(), "1,99")
+
+
+def test_names_in_a_message_are_sorted(tmp_path):
+    said = [refused(assignment.chosen, exercises(), "77")]
+    (tmp_path / "w.toml").write_text('[notebook]\n"77" = 2\n')
+    said.append(refused(marks.read_weights, tmp_path / "w.toml", exercises(), {}))
+    for each in said:
+        names = each.partition("one of ")[2].partition("; got")[0].removesuffix(" in all)").split(", ")
+        names = [name for name in names if not name.startswith("…")]
+        assert len(names) >= 2 and names == sorted(names)

@@ -2,15 +2,18 @@
 
 import importlib.util
 import json
+import math
 import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
+import numpy as np
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -19,6 +22,7 @@ from book.editions import edition
 from book.files import Tree
 from nnclassroom.exercises.catalogue import exercise_topics, find
 from nnclassroom.exercises.solutions import text_of
+from nnclassroom.figures.picture import show
 from nncourse.catalogue import defined_in, epoch_topics, topics
 from nncourse.errors import CourseError
 from nnmarking import repository
@@ -346,6 +350,21 @@ def test_a_page_of_the_reference_has_contract_source_picture_and_exercise(tmp_pa
 def test_a_kernel_is_pictured_on_arrays_that_it_is_made_for(tmp_path):
     drawing = kernel_pictures.drawing_of(find("one_sample")["shared"], tmp_path, "")
     assert "n_in 64, n_out 64" in drawing.words and "outside" not in drawing.words
+
+
+@pytest.mark.parametrize("name, block", [("dense_forward", (4, 2)), ("sigmoid", (4,)), ("dropout", (8,))])
+def test_the_picture_of_a_naive_kernel_has_a_full_block(name, block):
+    kernel = find(name)["naive"]
+    assert kernel_pictures.small_block(kernel, show(name, kernel).accesses) == block
+    trace = show(name, kernel, block).accesses.trace
+    busy = Counter(np.unique(trace.accesses[["block", "thread"]])["block"].tolist())
+    assert max(busy.values()) == math.prod(block) and len(busy) > 1
+
+
+def test_a_kernel_that_needs_its_block_is_pictured_with_it():
+    for name in ("tiled", "coalesced"):
+        kernel = find("dense_forward")[name]
+        assert kernel_pictures.small_block(kernel, show("dense_forward", kernel).accesses) is None
 
 
 def test_a_list_in_columns_in_a_docstring_is_code():

@@ -36,7 +36,7 @@ def binder_files() -> list[str]:
 
 def test_the_dockerfile_is_one():
     found = instructions()
-    assert {word for word, _ in found} <= INSTRUCTIONS and found[0] == ("ARG", "BASE=debian:bookworm-slim")
+    assert {word for word, _ in found} <= INSTRUCTIONS and re.fullmatch(r"BASE=debian:bookworm-\d{8}-slim", found[0][1])
     assert found[1] == ("FROM", "${BASE} AS machine") and ("FROM", "machine") in found
     for word, rest in found:
         if word == "RUN":
@@ -44,6 +44,17 @@ def test_the_dockerfile_is_one():
         if word == "CMD":
             assert json.loads(rest)[:2] == ["sh", "-c"]
     assert [word for word, _ in found].index("USER") > max(i for i, (word, _) in enumerate(found) if word == "RUN")
+
+
+def test_an_edited_notebook_leaves_the_layer_of_packages():
+    found = instructions()
+    packages, everything = (
+        found.index(("RUN", "CUDA=${CUDA} python3 tools/setup.py packages")),
+        found.index(("COPY", ". .")),
+    )
+    before = [rest for word, rest in found[:packages] if word == "COPY"]
+    assert before == ["requirements requirements", "tools/setup.py tools/"] and packages < everything
+    assert "PIP_NO_CACHE_DIR=1 SHELL=/bin/bash" in dict(found[:packages])["ENV"]
 
 
 def test_hadolint_finds_nothing():
@@ -97,11 +108,12 @@ def run(words: str, folder: Path, path: Path | None = None) -> None:
 @pytest.mark.timeout(1800)
 def test_the_install_lines_of_the_containers_run(tmp_path):
     course = clone(tmp_path / "course")
-    (line,) = [rest for word, rest in instructions() if "tools/setup.py" in rest]
+    lines = [rest for word, rest in instructions() if word == "RUN" and "tools/setup.py" in rest]
     assert CONTAINER["postCreateCommand"].startswith("python3 tools/setup.py")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").symlink_to(Path(sys.executable).resolve())
-    run(f"CUDA=none; {line.removesuffix(' shared')}", course, tmp_path / "bin")  # the folders of tests are closed
+    for line in lines:
+        run(f"CUDA=none; {line.removesuffix(' shared')}", course, tmp_path / "bin")  # the folders of tests are closed
     run(CONTAINER["postCreateCommand"], course, tmp_path / "bin")
     copied = sorted(path.name for path in (course / "my_notebooks").glob("*.ipynb"))
     assert copied == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))

@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,3 +117,11 @@ def test_every_figure_of_the_package_has_words_made_from_its_data(figure, words,
     drawn = figure()
     assert isinstance(drawn, WordedFigure) and words in drawn.words, drawn.words
     json.dumps(drawn._repr_mimebundle_())
+
+
+def test_titles_of_figures_begin_with_a_capital():
+    texts = {path.name: path.read_text("utf-8") for path in Path(common.__file__).parent.glob("*.py")}
+    titles = re.compile(r'(?:set_title\(|suptitle\(|figure_with_axes\(|\btitle=|\btitle = )\s*f?"([^"]+)')
+    assert sum(len(titles.findall(text)) for text in texts.values()) > 30
+    small = [(name, title) for name, text in texts.items() for title in titles.findall(text) if title[0].islower()]
+    assert small == []

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from nnclassroom.widgets import simple
+from nnclassroom.widgets import alone, simple
 from nnclassroom.widgets import widget as drawn
 from nncourse.errors import CourseError
 
@@ -89,3 +89,49 @@ def test_lines_of_equal_height_lie_where_the_height_is_equal():
     lines = drawn.contours(x, y, x**2 + y**2, np.array([1.0, 2.25]))
     radius = np.hypot(*lines[np.isfinite(lines).all(axis=1)].T)
     assert np.minimum(abs(radius - 1), abs(radius - 1.5)).max() < 0.01 and np.isnan(lines).any()
+
+
+# ---- in a browser
+
+SHOW = """([script, state, css, times]) => {
+  document.head.append(Object.assign(document.createElement("style"), { textContent: css }));
+  const { drawn, mind, standIn } = new Function(script)();
+  const frame = () => new Promise(requestAnimationFrame);
+  const show = async (number) => {
+    const el = document.createElement("div");
+    if (number % 2) document.body.append(el);
+    const end = drawn.render({ model: standIn(state, mind), el });
+    for (let waited = 0; waited < number % 3; waited++) await frame();
+    document.body.append(el);
+    while (!el.dataset.frames) await frame();
+    const corner = [...el.querySelector("canvas").getContext("2d").getImageData(0, 0, 1, 1).data].slice(0, 3);
+    end();
+    if (number < times - 1) el.remove();
+    return corner.join();
+  };
+  return Array.from({ length: times }, (_, number) => number).reduce(
+    async (before, number) => [...(await before), await show(number)], Promise.resolve([]));
+}"""
+
+
+def shown_in(browser, width: int, times: int):
+    """A page with a dark theme, where a neuron was shown this often; and the colours of the pictures' corners."""
+    page, neuron = browser.new_page(viewport={"width": width, "height": 700}), simple.neuron()
+    page.set_content("<body style='--jp-layout-color0: #112233'></body>")
+    return page, page.evaluate(SHOW, [alone.script(neuron), alone.state(neuron), neuron._css, times])
+
+
+def test_a_picture_has_the_page_s_colours_also_if_it_was_made_before_it_came_onto_the_page(browser):
+    page, corners = shown_in(browser, 800, 30)
+    assert corners == ["17,34,51"] * 30
+    page.close()
+
+
+@pytest.mark.parametrize("width, beside", [(800, False), (1000, True), (1600, True)])
+def test_controls_stand_beside_the_picture_where_there_is_room(browser, width, beside):
+    page, _ = shown_in(browser, width, 1)
+    controls, picture = (page.locator(name).bounding_box() for name in (".controls", ".picture"))
+    assert (controls["x"] + controls["width"] <= picture["x"]) == beside
+    assert (controls["y"] + controls["height"] <= picture["y"]) == (not beside)
+    assert controls["height"] < picture["height"] and picture["x"] + picture["width"] <= width
+    page.close()

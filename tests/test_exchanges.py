@@ -22,7 +22,7 @@ def test_the_picture_of_a_ring_says_which_chunk_goes_when_and_ends_whole(size):
     assert f"then {size} of {size * size} chunks are whole. In step {size} " in shown.words
     assert shown.words.endswith(f"then {size * size} of {size * size} chunks are whole.")
     titles = [axes.get_title() for axes in shown.figure.axes if axes.get_title()]
-    assert titles[0] == "start" and titles[-1] == f"after step {2 * size - 2}: done" and len(titles) == 2 * size - 1
+    assert titles[0] == "Start" and titles[-1] == f"After step {2 * size - 2}: done" and len(titles) == 2 * size - 1
     assert png(shown.figure).startswith(b"\x89PNG")
 
 
@@ -68,7 +68,7 @@ def test_a_wrong_ring_is_drawn_from_what_it_sends():
     shown = nb12.plot_ring(answer)
     assert "In step 4 are sent: rank 0 chunk 1, " in shown.words and shown.words.count("Not what is due") == 2
     texts = [text.get_text() for axes in shown.figure.axes for text in axes.texts]
-    assert "00123" in texts and any(axes.get_title() == "after step 6: not done" for axes in shown.figure.axes)
+    assert "00123" in texts and any(axes.get_title() == "After step 6: not done" for axes in shown.figure.axes)
 
 
 def test_a_half_of_a_ring_is_drawn_until_it_is_done():
@@ -76,11 +76,11 @@ def test_a_half_of_a_ring_is_drawn_until_it_is_done():
         return [axes.get_title() for axes in shown.figure.axes if axes.get_title()]
 
     half = nb12.plot_ring(reduce_scatter["ring"])
-    assert titles(half)[-1] == "after step 3: done" and half.words.endswith("then 4 of 16 chunks are whole.")
+    assert titles(half)[-1] == "After step 3: done" and half.words.endswith("then 4 of 16 chunks are whole.")
     rest = nb12.plot_ring(all_gather["ring"])
-    assert titles(rest)[-1] == "after step 3: done" and rest.words.endswith("then 16 of 16 chunks are whole.")
+    assert titles(rest)[-1] == "After step 3: done" and rest.words.endswith("then 16 of 16 chunks are whole.")
     wrong = nb12.plot_ring(Kernel(all_gather, "ring", "cpu", "", reduce_scatter["ring"].function))
-    assert titles(wrong)[-1] == "after step 3: not done" and "Not what is due is sent by: rank 0" in wrong.words
+    assert titles(wrong)[-1] == "After step 3: not done" and "Not what is due is sent by: rank 0" in wrong.words
 
 
 def test_a_ring_that_hangs_is_drawn_until_it_does():

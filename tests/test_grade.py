@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,9 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat import v4
 from refusals import command_refused
 
 from cuda_on_cpu import emulate, faults
@@ -21,7 +24,7 @@ from nnclassroom.judge.kinds import KIND_WORDS
 from nnclassroom.judge.verdict import Verdict
 from nncourse.errors import CourseError
 from nncourse.parallel.simulation import faults as exchanges
-from nnmarking import class_folder, queue
+from nnmarking import class_folder, marks, queue
 from nnmarking import grade as grade_module
 from nnmarking.grade import grade
 from tests.made_class import put, table, zipped
@@ -89,6 +92,15 @@ def test_totals_weigh_exercises_before_notebooks(group, tmp_path):
     assert found["ada", "output_delta.numpy"]["points"] == "1"
     totals = {row["student"]: (row["points"], row["right"]) for row in table(tmp_path / "marks_by_student.csv")}
     assert totals == {"ada": ("6", "2"), "bob": ("5", "1"), "eve": ("0", "0"), "nobody": ("0", "0")}
+
+
+def test_a_weight_names_a_notebook_by_its_number_too(tmp_path):
+    weights = tmp_path / "weights.toml"
+    weights.write_text('[notebook]\n"2" = 2\n"03" = 3\n"03_dense_layers" = 4\n"3b" = 5\n')
+    found = {each.key: each.notebook for each in exercises()}
+    read = marks.read_weights(weights, exercises(), {})
+    wanted = {"02_activations": 2, "03_dense_layers": 4, "03b_dense_on_the_gpu": 5}
+    assert read == {key: wanted.get(notebook, 1) for key, notebook in found.items()}
 
 
 def test_the_points_of_the_docs_are_those_that_are_given():
@@ -367,6 +379,22 @@ def test_attempts_show_who_is_stuck_where(tmp_path):
     assert found["eve", "output_delta.numpy"]["attempts"] == "2" and found["ada", "sigmoid.numpy"]["attempts"] == ""
     overview = (tmp_path / "marks_overview.html").read_text("utf-8")
     assert "eve: sigmoid.numpy, 6 attempts" in overview and "wrong value 6×" in overview
+    asked = dict.fromkeys(each.notebook for each in exercises())
+    assert re.findall(r"<th scope=rowgroup>(\w+)", overview) == list(asked)
+    assert overview.count("<th scope=row>") == len(exercises())
+
+
+def test_the_last_line_names_the_page_to_open_and_notebooks_are_one_line(tmp_path, capsys):
+    cell = v4.new_code_cell(f'@exercise("sigmoid", kernel="numpy")\n{SIGMOID}')
+    for name in ("ada", "bob", "eve"):
+        put(tmp_path / "group", {f"{name}.ipynb": nbformat.writes(v4.new_notebook(cells=[cell]))})
+    out = tmp_path / "week3.csv"
+    words = ["--only", "sigmoid.numpy", "--no-sandbox", "--seed", "1"]
+    assert main(["grade", str(tmp_path / "group"), "--out", str(out), *words]) == 0
+    said, page = capsys.readouterr().out, (tmp_path / "week3_overview.html").read_text("utf-8")
+    assert said.splitlines()[-1].endswith(f"open {tmp_path / 'week3_overview.html'} first")
+    for text in (said, page):
+        assert text.count("read from notebooks") == 1 and "3 students with answers read" in text
 
 
 # ---- one file to hand in

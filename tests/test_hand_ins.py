@@ -50,6 +50,7 @@ def packed(text: str, time: str) -> bytes:
     return archive({"submission.json": json.dumps({"time": time}), "my_kernels/sigmoid.numpy.py": text})
 
 
+EXPORT = f'# In[3]:\n\n@exercise("sigmoid", kernel="numpy")\n{SIGMOID}'
 ENVIRONMENT = {f".venv/lib/f{number}.py": "" for number in range(5000)} | {f"site/f{n}.py": "" for n in range(200)}
 MAC = {"__MACOSX/._sigmoid.numpy.py": b"\x00\x05\x16\x07\xff", "my_kernels/._sigmoid.numpy.py": b"\x00\x05\xff"}
 READ = {
@@ -96,7 +97,8 @@ READ = {
     "a notebook in UTF-16": ({"ada.ipynb": notebook().decode().encode("utf-16")}, ""),
     "a notebook with other line ends": ({"ada.ipynb": notebook().replace(b"\n", b"\r\n")}, ""),
     "a notebook without ids": ({"ada.ipynb": without_ids(notebook())}, ""),
-    "Jupyter's export": ({"ada/02.py": f'# In[3]:\n\n@exercise("sigmoid", kernel="numpy")\n{SIGMOID}'}, ""),
+    "Jupyter's export": ({"ada/02.py": EXPORT}, ""),
+    "Jupyter's export alone": ({"ada_21_assignsubmission_file_02.py": EXPORT}, ""),
     # Files that a platform has named, without folders.
     "Moodle's notebook": ({"ada_21_assignsubmission_file_02.ipynb": notebook()}, ""),
     "Moodle's kernel": ({"ada_21_assignsubmission_file_sigmoid.numpy.py": SIGMOID}, ""),
@@ -155,7 +157,8 @@ UNREAD = {
     "pages": ({"ada/02.html": "<p>", "ada/02.png": "x"}, "no kernel and no notebook in it, but 02.html, 02.png"),
     "a .rar": ({"ada.rar": b"Rar!"}, "expected a .zip"),
     "a .rar in a folder": ({"ada/my.rar": b"Rar!"}, "my.rar is not read"),
-    "words": ({"ada.txt": "done!"}, "expected a .zip"),
+    "words": ({"ada.txt": "done!"}, "expected a .zip, a .tar.gz, a folder or a notebook; got a .txt"),
+    "a page alone": ({"ada.html": "<p>"}, "got a .html"),
     "an empty folder": ({"ada/.keep": ""}, "nothing in it"),
     "other files": ({"ada/report.pdf": b"%PDF", "ada/a.png": b"x"}, "report.pdf is not read"),
     "a blank notebook": ({"ada.ipynb": nbformat.writes(v4.new_notebook(cells=[BLANK_CELL]))}, "no filled-in"),
@@ -172,6 +175,13 @@ def test_what_is_not_read_has_its_reason(form, tmp_path):
     (found,) = class_folder.find([put(tmp_path / "group", files)], KNOWN)
     assert found.student == "ada" and not found.texts
     assert reason in found.reason
+
+
+def test_a_notebook_that_is_too_long_is_to_be_handed_in_without_its_outputs(tmp_path, monkeypatch):
+    monkeypatch.setattr(submission, "MOST_NOTEBOOK", 1 << 20)
+    book = json.loads(notebook()) | {"metadata": {"long": "." * (1 << 20)}}
+    (found,) = class_folder.find([put(tmp_path / "group", {"ada.ipynb": json.dumps(book)})], KNOWN)
+    assert found.reason == "ada.ipynb: longer than 1 MB; clear its outputs"
 
 
 def test_a_name_close_to_an_exercise_is_said(tmp_path):

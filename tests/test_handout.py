@@ -9,14 +9,15 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import v4
-from refusals import command_refused
+from refusals import command_refused, refused
 
 from nnclassroom.commands import COMMANDS, main
-from nnclassroom.handing_out import notebook_files, own_copy, update
+from nnclassroom.exercises.hints import exercises
+from nnclassroom.handing_out import assistants, notebook_files, own_copy, update
 from nnclassroom.zips import write_zip
 from nncourse.errors import CourseError
 from nncourse.language import PACKAGES, ROOT, english_files
-from nnmarking import handout, readme, repository
+from nnmarking import handout, readme, repository, solved
 
 NOTEBOOK = "notebooks/02_activations.ipynb"
 
@@ -113,7 +114,16 @@ def test_the_version_changes_with_a_notebook_and_not_with_its_outputs():
 def test_notebooks_alone_for_a_shared_installation(tmp_path):
     handout.write(tmp_path / "notebooks.zip", notebooks_only=True)
     copy = unpacked(tmp_path / "notebooks.zip", tmp_path)
-    assert {path.name for path in copy.iterdir()} == {"notebooks", "MANIFEST.json"}
+    assert {path.name for path in copy.iterdir()} == {"notebooks", "AGENTS.md", "MANIFEST.json"}
+
+
+def test_assistants_find_their_rules_in_both_hand_outs(course, tmp_path):
+    """test_own_copy.py reads them."""
+    assert (unpacked(course, tmp_path) / assistants.FILE).read_text("utf-8") == assistants.text("en")
+    handout.write(tmp_path / "es.zip", "es", notebooks_only=True)
+    assert (unpacked(tmp_path / "es.zip", tmp_path / "es") / assistants.FILE).read_text("utf-8") == assistants.text(
+        "es"
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,12 +133,44 @@ def test_notebooks_alone_for_a_shared_installation(tmp_path):
         (["--out", "course.zip", "--language", "tlh"], "'tlh'"),
         (["--out", "no/folder/course.zip"], "in a folder that exists"),
         (["--out", "course.zip", "--exam", "none.toml"], "none.toml"),
+        (["--out", "course.zip", "--only", "02"], "--only and --solved go together"),
+        (["--out", "course.zip", "--solved", "--only", "77"], "got '77'"),
     ],
 )
 def test_what_cannot_be_handed_out_is_said_in_one_line(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert said in command_refused(capsys, ["handout", *arguments])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", notebook_files.notebooks(ROOT, "en"), ids=lambda path: path.stem)
+def test_each_exercise_is_filled_in_for_assistants(path):
+    cells = nbformat.read(path, as_version=4).cells
+    own = [each for each in exercises() if each.notebook == path.stem]
+    blanks = [cell.source for cell in cells if cell.cell_type == "code" and solved.EXERCISE.search(cell.source)]
+    assert len(blanks) == len(own)
+    for blank, each in zip(blanks, own, strict=True):
+        text = solved.filled(blank, each.operation, each.kernel)
+        assert text != blank and "your code here" not in text and "NotImplementedError" not in text
+        assert text.partition("\n")[0] == blank.partition("\n")[0]
+
+
+@pytest.mark.full
+def test_notebooks_for_assistants_are_solved_and_run(tmp_path, capsys):
+    assert main(["handout", "--solved", "--only", "2", "--out", str(tmp_path / "solved.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "solved.zip") as archive:
+        (name,) = archive.namelist()
+        book = nbformat.reads(archive.read(name).decode(), as_version=4)
+    said = [str(output) for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert name == "solved/02_activations.ipynb" and sum("✓ s" in each for each in said) == 3
+    assert "1 notebooks and 3 exercises" in capsys.readouterr().out
+
+
+@pytest.mark.full
+def test_a_cell_that_fails_in_a_notebook_for_assistants_is_said_in_one_line():
+    book = v4.new_notebook(cells=[cell("fine", "1"), cell("bad", "raise KeyError(7)")])
+    said = refused(solved._run, book, "01.ipynb", "en")
+    assert said == "01.ipynb, cell bad: KeyError: 7"
 
 
 # ---- updates

@@ -54,6 +54,8 @@ def test_each_notebook_begins_with_the_set_up_and_is_else_the_courses(tmp_path):
         set_up = notebook.cells.pop(1)
         assert set_up.id == "hosted-setup" and f'wheel = "{ADDRESS}"' in set_up.source
         assert len(set_up.source.splitlines()) <= 26 and compile(set_up.source, name, "exec")
+        asks = any(cell.source.startswith("%%cuda") for cell in notebook.cells)
+        assert notebook.metadata.pop("accelerator", "") == "GPU" * asks, name
         there = ROOT / "notebooks" / name
         assert notebook_files.to_bytes(notebook) == notebook_files.clean(there.read_bytes(), name)
 
@@ -66,6 +68,7 @@ def test_a_wheel_that_is_a_file_goes_along(tmp_path, capsys):
     assert "uploaded with them" in capsys.readouterr().out
     with zipfile.ZipFile(out) as archive:
         assert archive.read(f"course/notebooks/{wheel.name}") == b"the course"
+        assert f"Upload `{wheel.name}`" in archive.read("course/README.md").decode()
     assert f'wheel = "{wheel.name}"' in notebooks_in(out)["00_start_here.ipynb"].cells[1].source
 
 

@@ -84,7 +84,7 @@ def test_a_slice_holds_what_its_weight_meets():
         W = np.zeros((1, 1, 2, 2), np.float32)
         W.flat[number] = 1
         Z = find("convolution_forward")["loops"](P[None, None, :5, :4], W, np.zeros(1, np.float32), 1, 0, 1)
-        assert weight == f"weight {divmod(number, 2)}" and (Z[0, 0] == eval(written, {"P": P})).all()
+        assert weight == f"Weight {divmod(number, 2)}" and (Z[0, 0] == eval(written, {"P": P})).all()
 
 
 def test_the_filter_for_left_edges_finds_those_alone():

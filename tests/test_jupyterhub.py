@@ -54,7 +54,7 @@ def settings(monkeypatch) -> Settings:
 def test_the_hub_listens_on_the_machine_itself_alone(settings):
     assert settings.JupyterHub.bind_url.startswith("http://127.0.0.1:")
     assert settings.JupyterHub.hub_ip == settings.Spawner.ip == "127.0.0.1"
-    assert "--KernelManager.transport=ipc" in settings.Spawner.args
+    assert {"--KernelManager.transport=ipc", "--ContentsManager.hide_globs=MANIFEST.json"} < set(settings.Spawner.args)
 
 
 def test_the_hub_starts_the_course(settings):

@@ -1,5 +1,6 @@
 """The length of a notebook: the formula, and what the notebooks say of themselves."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -18,6 +19,24 @@ def test_a_notebook_states_its_hours_and_none_is_too_long(path):
     found = lengths.length(path)
     assert found.stated == lengths.in_words(found.hours), f"expected `Time: about {lengths.in_words(found.hours)}.`"
     assert found.hours <= LONGEST, f"{found.minutes:.0f} minutes: {found}"
+
+
+def test_the_weeks_of_a_term_have_the_hours_that_the_notebooks_state():
+    """Of one notebook or of several in a week, or of one in two weeks."""
+    quarters = {"": 0.0, "¼": 0.25, "½": 0.5, "¾": 0.75}
+    pages = [(PATHS[0].parents[1] / "docs" / name).read_text("utf-8") for name in ("instructors.md", "syllabus.md")]
+    weeks = re.findall(r"^\| (\d+) \| ([^|]*\d\d[^|]*) \| ([\d.]+) \|", pages[0], re.MULTILINE)
+    listed = re.findall(r"^\| (\d+) \| DATE \| ([^|]+) \| (\d)([¼½¾]?) \|", pages[1], re.MULTILINE)
+    assert [(week, what, int(hours) + quarters[rest]) for week, what, hours, rest in listed] == [
+        (week, what, float(hours)) for week, what, hours in weeks
+    ]
+    hours = {path.stem.partition("_")[0]: lengths.length(path).hours for path in PATHS}
+    stated: dict[frozenset[str], float] = {}
+    for _, what, given in weeks:
+        numbers = frozenset(re.findall(r"\d\d\w?", what))
+        both = next((each for each in stated if each & numbers), frozenset())
+        stated[both | numbers] = stated.pop(both, 0.0) + float(given)
+    assert stated == {numbers: sum(hours[number] for number in numbers) for numbers in stated} and len(stated) == 11
 
 
 def write(path: Path, *cells: tuple[str, str]) -> Path:

@@ -90,6 +90,8 @@ def test_the_lists_of_notebooks_name_each_once():
     rows = re.findall(rf"^\| ({ONE}) .*\| ([\d¼½¾]+) \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
     hours = [re.search(r"Time: about ([\d¼½¾]+) hour", texts(path))[1] for path in NOTEBOOKS]
     assert rows == list(zip(sorted(NUMBERS), hours, strict=True))
+    whole = sum(int("0" + text.rstrip("¼½¾")) + max(0, " ¼½¾".find(text[-1])) / 4 for text in hours)
+    assert f"about {whole:.0f} hours" in (ROOT / "README.md").read_text("utf-8")
     linked = [target for _, target in links(ROOT / "notebooks/00_start_here.ipynb")]
     assert sorted(set(linked)) == [path.name for path in NOTEBOOKS[1:]]
 

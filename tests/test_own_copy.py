@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from nbformat import v4
 from refusals import command_refused
 
-from nnclassroom.commands import main
-from nnclassroom.handing_out import own_copy
+import nnclassroom
+from nnclassroom.commands import COMMANDS, main
+from nnclassroom.handing_out import assistants, own_copy
 from nnclassroom.handing_out.notebook_files import MANIFEST
 from nncourse import language
 from nncourse.errors import CourseError
@@ -127,7 +129,8 @@ def test_it_has_no_outputs_and_a_second_start_says_nothing(course):
     before = {path: path.read_bytes() for path in (course / "notebooks").iterdir()}
     assert bring(course).count("\n") == 0
     copy = course / "my_notebooks"
-    assert {path.name for path in copy.iterdir()} == {"01_neurons.ipynb", "02_activations.ipynb", MANIFEST}
+    names = {"01_neurons.ipynb", "02_activations.ipynb", "AGENTS.md", MANIFEST}
+    assert {path.name for path in copy.iterdir()} == names
     assert texts(copy / "01_neurons.ipynb") == FIRST
     for path in copy.glob("*.ipynb"):
         for cell in nbformat.read(path, as_version=4).cells:
@@ -284,6 +287,42 @@ def test_an_update_that_cannot_be_written_is_said_in_one_line(course):
     (course / "my_notebooks/backups").write_text("a file")
     with pytest.raises(CourseError, match="cannot be made: .*; nothing was changed"):
         bring(course)
+    assert texts(course / "my_notebooks/01_neurons.ipynb") == FIRST
+
+
+# AGENTS.md, for coding assistants
+
+
+@pytest.mark.parametrize("code", ["en", "es"])
+def test_assistants_are_told_to_tutor_in_the_language_of_the_copy(course, code):
+    write(course / "notebooks" / "es" / "01_neurons.ipynb", **FIRST)
+    folder = own_copy.folder_of(course, code)
+    own_copy.bring(course, folder, code)
+    text = (folder / "AGENTS.md").read_text("utf-8")
+    assert text == assistants.text(code) and ("student" in text) == (code == "en")
+    for name in ("| ○ ", "| ✗ ", "| ✓ ", "`my_kernels/`", "`exam.json`", "`NNCOURSE_SOLVE`"):
+        assert name in text
+    assert text.index("hint(") > text.index("solution(")  # first what is forbidden, then how to help
+    assert all(hasattr(nnclassroom, name) for name in re.findall(r"(\w+)\(", text))
+    assert {"info", "progress"} <= set(re.findall(r"(?m)^    nncourse (\w+)", text)) <= set(COMMANDS)
+
+
+def test_rules_for_assistants_follow_the_course_and_a_students_own_stay(course, copy, monkeypatch):
+    (copy / "AGENTS.md").write_text("My own rules.")
+    write(course / "notebooks/03_dense_layers.ipynb", mdense="# 03")
+    pull(course)
+    assert (copy / "AGENTS.md").read_text() == "My own rules."
+    monkeypatch.setattr(assistants, "TEXT", "The course's new rules.")
+    assert "AGENTS.md; your version of it is in the backup" in bring(course) and bring(course) == ""
+    assert (copy / "AGENTS.md").read_text() == "The course's new rules."
+    assert (copy / "backups/001/AGENTS.md").read_text() == "My own rules."
+
+
+def test_rules_that_were_there_before_the_copy_stay(course):
+    (course / "my_notebooks").mkdir()
+    (course / "my_notebooks/AGENTS.md").write_text("My own rules.")
+    bring(course)
+    assert bring(course) == "" and (course / "my_notebooks/AGENTS.md").read_text() == "My own rules."
     assert texts(course / "my_notebooks/01_neurons.ipynb") == FIRST
 
 

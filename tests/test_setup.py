@@ -15,11 +15,13 @@ import tomllib
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
 
 from nnclassroom.handing_out import lab
+from nnclassroom.handing_out.notebook_files import MANIFEST
 from nncourse.errors import CourseError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -178,6 +180,11 @@ def test_a_group_may_share_the_course_and_its_interpreter(problem, machine):
 def test_a_set_up_for_one_user_says_so(below, machine, monkeypatch):
     interpreter, course = machine / ANAS, machine / "srv/course"
     monkeypatch.setattr(below.Path, "home", lambda: machine / "home/ana")
+    accounts = [SimpleNamespace(pw_uid=number, pw_dir="/") for number in (0, os.getuid(), 65534)]
+    accounts.append(SimpleNamespace(pw_uid=4322, pw_dir="/no such home"))
+    monkeypatch.setattr(below.pwd, "getpwall", lambda: accounts)
+    assert below.for_one_user(interpreter, course) == "", "nobody else has an account here"
+    accounts.append(SimpleNamespace(pw_uid=4321, pw_dir="/"))
     assert f"serves you alone: {machine / 'home/ana'}" in below.for_one_user(interpreter, course)
     assert below.for_one_user(machine / SYSTEMS, course) == ""
     course.rename(machine / "home/ana/course")
@@ -312,13 +319,13 @@ def installed(setup, monkeypatch, tmp_path):
     setup.VENV.mkdir()
     setup.NOTE.write_text(json.dumps(note))
     setup.runs = []
-    monkeypatch.setattr(setup, "set_up", lambda cuda, reason, locks, note, stays: setup.runs.append((cuda, stays)))
+    monkeypatch.setattr(setup, "set_up", lambda *given: setup.runs.append((given[0], given[4])))
     return setup
 
 
 def test_an_unknown_argument_is_refused(installed, capsys):
     assert installed.main(["--help"]) == 1 and installed.runs == []
-    assert "unknown: --help; expected test, book, shared or nothing" in capsys.readouterr().err
+    assert "unknown: --help; expected test, book, shared, packages or nothing" in capsys.readouterr().err
 
 
 def test_what_a_link_leads_to_is_not_emptied(setup, monkeypatch, tmp_path):
@@ -339,10 +346,14 @@ def test_it_begins_with_the_course_and_shows_what_it_fetches(setup, monkeypatch,
     (tmp_path / "pyproject.toml").touch()
     lines = ["Collecting numpy==2.4.6 (from -r base.txt)", "  Downloading numpy", "  Collecting numba==0.68.1"]
     lines += ["Requirement already satisfied: pip", "Installing collected packages: numpy, numba"]
-    printing = f"print(*{lines!r}, sep='\\n')"
-    monkeypatch.setattr(setup, "pip", lambda *options: [sys.executable, "-c", printing])
+    warnings = [f"WARNING: Location '/x/{number}' is ignored" for number in range(len(lines))]
+    pairs = [each for pair in zip(lines, warnings, strict=True) for each in pair]
+    loud = (
+        f"import sys; [print(line, file=sys.stderr if 'W' in line else sys.stdout, flush=True) for line in {pairs!r}]"
+    )
+    monkeypatch.setattr(setup, "pip", lambda *options: [sys.executable, "-c", loud])
     setup.set_up("none", "no driver", [], {"python": "", "cuda": "none", "root": "", "files": {}}, stays=True)
-    said = capfd.readouterr().out.splitlines()
+    said = capfd.readouterr().out.replace(f"\n{warnings[0]}\nset-up: fetching", "").splitlines()
     assert said[0].startswith("set-up: nncourse, the course") and "no driver" in said[1]
     assert said[2:5] == [
         "set-up: fetching numpy numba",
@@ -351,10 +362,26 @@ def test_it_begins_with_the_course_and_shows_what_it_fetches(setup, monkeypatch,
     ]
 
 
-def test_a_failed_fetch_is_an_error(setup, monkeypatch):
-    monkeypatch.setattr(setup, "pip", lambda *options: [sys.executable, "-c", "raise SystemExit(3)"])
+def test_packages_alone_are_kept_for_a_set_up_that_follows(setup, monkeypatch, tmp_path):
+    for name, value in [("ROOT", tmp_path), ("VENV", tmp_path / ".venv"), ("NOTE", tmp_path / ".venv" / "note.json")]:
+        monkeypatch.setattr(setup, name, value)
+    fetched = []
+    monkeypatch.setattr(setup, "fetch", lambda *options: fetched.append(options))
+    monkeypatch.setattr(setup, "lock_files", lambda *options: ["requirements/base.txt"])
+    monkeypatch.setattr(setup, "write_languages", lambda: pytest.fail("there is no course yet"))
+    monkeypatch.setenv("CUDA", "none")
+    (tmp_path / ".venv").mkdir()
+    monkeypatch.setattr(setup.subprocess, "run", lambda *options, **more: None)
+    assert setup.main(["packages"]) == 0
+    assert fetched == [("--requirement", "requirements/base.txt")]
+    assert json.loads(setup.NOTE.read_text())["files"] == {}
+
+
+def test_a_failed_fetch_is_an_error_that_shows_what_pip_said(setup, monkeypatch, capfd):
+    monkeypatch.setattr(setup, "pip", lambda *options: [sys.executable, "-c", "raise SystemExit('the hashes differ')"])
     with pytest.raises(subprocess.CalledProcessError):
         setup.fetch()
+    assert capfd.readouterr().out == "set-up: fetching\nthe hashes differ\n"
 
 
 @pytest.mark.parametrize(
@@ -586,7 +613,7 @@ def test_a_free_port_is_chosen():
             lab.choose_port(str(port))
     assert lab.choose_port(str(port)) == port
     assert lab.is_free(lab.choose_port(""))
-    with pytest.raises(CourseError, match="JUPYTER_PORT=http is not a port number"):
+    with pytest.raises(CourseError, match="expected a port from 1 to 65535, got http"):
         lab.choose_port("http")
 
 
@@ -654,9 +681,9 @@ def test_jupyterlab_serves_the_course_to_those_with_the_token(tmp_path):
     """The whole of `make lab` after its set-up."""
     pytest.importorskip("jupyterlab")
     port = lab.choose_port("")
-    environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "JUPYTER_PORT": str(port)}
+    environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "JUPYTER_PORT": "1"}
     environment["NNCOURSE_MY_NOTEBOOKS"] = str(tmp_path / "my_notebooks")
-    command = [sys.executable, "-m", "nnclassroom", "lab"]
+    command = [sys.executable, "-m", "nnclassroom", "lab", "--port", str(port)]
     server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         address = next(line.strip() for line in server.stdout if "http://" in line)
@@ -668,6 +695,13 @@ def test_jupyterlab_serves_the_course_to_those_with_the_token(tmp_path):
         contents = f"http://127.0.0.1:{port}/api/contents/my_notebooks/00_start_here.ipynb"
         assert status(address) == 200
         assert status(f"{contents}?token={token}") == 200
+        with urllib.request.urlopen(f"{contents.rpartition('/')[0]}?token={token}", timeout=20) as answer:
+            listed = {each["name"] for each in json.load(answer)["content"]}
+        assert (
+            "00_start_here.ipynb" in listed
+            and MANIFEST not in listed
+            and (tmp_path / "my_notebooks" / MANIFEST).exists()
+        )
         assert status(contents) == 403
         assert status(f"{contents}?token=wrong") == 403
         assert token not in " ".join(lab.jupyterlab_command(port, False, tmp_path, "/lab"))

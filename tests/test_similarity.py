@@ -74,6 +74,13 @@ def test_a_copy_of_the_courses_own_kernel_is_called_that_and_no_copy_of_others()
     assert not found.pairs and found.said_of("ada") == "the course 100 %"
 
 
+def test_a_short_kernel_of_the_course_has_no_other_way_and_names_nobody():
+    solution = solution_text("sigmoid", "naive")
+    texts = {name: changed(solution, [(r"\bi\b", name)]) for name in ("ada", "bob")}
+    found = compared(texts, True, solution)
+    assert not found.of_the_course and not found.pairs
+
+
 def test_one_liners_are_not_compared():
     text = "def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n"
     found = compared({"ada": text, "bob": text}, False)
@@ -101,6 +108,11 @@ def test_honest_answers_are_not_alike():
 )
 def test_a_text_made_to_break_the_comparison_does_not(text):
     compared({"ada": text, "bob": text + " "}, False, text)
+
+
+def test_equal_shares_are_one_number():
+    found = compared({"ada": CUDA, "bob": CUDA}, True)
+    assert "e.naive: ada, bob, 100 %" in pages._alike({"e.naive": found})
 
 
 def test_a_class_of_200_is_compared_in_seconds_and_the_page_stays_short():

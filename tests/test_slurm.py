@@ -105,10 +105,11 @@ def write_cc(folder: Path) -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_a_script_is_accepted_and_asks_for_its_gpus(slurm, course, script):
-    gpus = 2 if script.stem in TWO_GPUS else 1
+    gpus = 2 if script.stem in TWO_GPUS else 0 if script.stem == "grade" else 1
     assert slurm.run("sbatch", "--test-only", script, cwd=course).returncode == 0
     job = slurm.job(slurm.submit("--hold", script, cwd=course))
-    assert job["TresPerNode"] == f"gres:gpu:{gpus}" or f"gres/gpu={gpus}" in job.get("ReqTRES", "")
+    asked = job.get("TresPerNode", "") + job.get("ReqTRES", "")
+    assert f"gres:gpu:{gpus}" in asked or f"gres/gpu={gpus}" in asked if gpus else "gpu" not in asked
     assert job["StdOut"] == f"{course}/{job['JobName']}-{job['JobId']}.log"
     assert job["TimeLimit"] != "UNLIMITED" and job["MinMemoryNode"].endswith("G")
     assert slurm.run("scancel", job["JobId"]).returncode == 0
@@ -140,6 +141,15 @@ def test_the_exit_status_comes_back_to_sbatch(slurm, course, tmp_path, script, s
 
 
 # GPUs
+
+
+def test_a_class_is_marked(slurm, course):
+    (course / "submissions" / "ada").mkdir(parents=True)
+    (course / "submissions/ada/sigmoid.numpy.py").write_text("def sigmoid(z):\n    return 1 / (1 + np.exp(-z))\n")
+    words = ("submissions", "--only", "sigmoid.numpy", "--no-sandbox")
+    assert slurm.wait(slurm.submit("slurm/grade.sbatch", *words, cwd=course))["ExitCode"] == "0:0"
+    assert "ada,02_activations,sigmoid.numpy,right" in (course / "marks.csv").read_text()
+    assert slurm.wait(slurm.submit("slurm/grade.sbatch", cwd=course))["ExitCode"] == "2:0"
 
 
 def test_two_jobs_get_a_gpu_each_and_a_third_waits(slurm, course, tmp_path):

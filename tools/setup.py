@@ -6,6 +6,7 @@ requirements/ and then the package. What was installed is recorded in .venv, so 
     PYTHON=python3.12 make lab      another interpreter
     CUDA=13 make lab                12, 13 or none instead of detecting it, for instance on a Slurm login node
     make shared                     for all users of a machine: refused if they could not reach what is set up
+    tools/setup.py packages         only what the lock files name, for a layer of a container
 
 It uses only the standard library and syntax of Python 3.6, so that an old Python gets an error message and not a
 SyntaxError. Hence the quoted type hints.
@@ -16,6 +17,7 @@ import hashlib
 import json
 import os
 import platform
+import pwd
 import re
 import shutil
 import stat
@@ -102,7 +104,9 @@ def sharing_problem(interpreter: Path, course: Path) -> str:
 
 def for_one_user(interpreter: Path, course: Path) -> str:
     """A line if others can read the course, outside the user's home, but not run this interpreter, else ""."""
-    outside = Path.home() not in course.parents
+    homes = {each.pw_uid: Path(each.pw_dir) for each in pwd.getpwall() if 1000 <= each.pw_uid < 60000}
+    people = {number for number, home in homes.items() if home.is_dir()}
+    outside = Path.home() not in course.parents and people - {os.getuid()}
     closed = closed_folder(interpreter, course)
     if not (outside and closed) or closed_folder(course / "tools" / "setup.py", course):
         return ""
@@ -224,14 +228,21 @@ def pip(*options: str) -> "list[str]":
 
 
 def fetch(*options: str) -> None:
-    """Install what is locked, and show what pip fetches: of all that it says only names, as they come, and stderr."""
+    """Install what is locked. Of all that pip says, show names as they come, each warning once, and how it failed."""
     command = pip("--progress-bar", "off", "--require-hashes", "--only-binary", ":all:", *options)
     print("set-up: fetching", end="", flush=True)
-    with subprocess.Popen(command, cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True) as process:
+    lines, kinds = [], set()
+    with subprocess.Popen(
+        command, cwd=str(ROOT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
+    ) as process:
         for line in process.stdout:
-            print(shown(line), end="", flush=True)
+            kind = re.sub("'[^']*'", "", line)  # of a warning, whatever it names
+            print("" if kind in kinds else shown(line), end="", flush=True)
+            lines.append(line)
+            kinds.add(kind)
     print(flush=True)
     if process.returncode:
+        print("".join(lines[-20:]), end="", flush=True)
         raise subprocess.CalledProcessError(process.returncode, command)
 
 
@@ -240,13 +251,16 @@ def shown(line: str) -> str:
     collecting = re.match(r"\s*Collecting ([\w.-]+)", line)
     if collecting:
         return " " + collecting.group(1)
+    if re.match("WARNING|DEPRECATION", line):
+        return "\n" + line + "set-up: fetching"
     return "\nset-up: installing these, half a minute or so" if line.startswith("Installing collected") else ""
 
 
-def install(locks: "list[str]") -> None:
-    """Install these lock files and the package into .venv, and disable JupyterLab's news and update notifications."""
-    requirements = [option for lock in locks for option in ("--requirement", lock)]
-    fetch(*requirements)
+def install(locks: "list[str]", course: bool) -> None:
+    """Install these lock files into .venv; the package too, without JupyterLab's news and updates, if `course`."""
+    fetch(*(option for lock in locks for option in ("--requirement", lock)))
+    if not course:
+        return
     print("set-up: the course itself, and its other languages", flush=True)
     subprocess.run(pip("--quiet", "--no-build-isolation", "--no-index", "--editable", "."), cwd=str(ROOT), check=True)
     settings = VENV / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
@@ -275,8 +289,11 @@ def serve_others() -> None:
     specification.write_text(json.dumps(kernel, indent=1) + "\n", encoding="utf-8")
 
 
-def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool) -> None:
-    """Install these lock files into .venv, and record them at the end, so that an interrupted set-up is repeated."""
+def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool, course: bool = True) -> None:
+    """Install these lock files into .venv, and record them at the end, so that an interrupted set-up is repeated.
+
+    Without the course what they name is only kept for a set-up that follows.
+    """
     if not stays and VENV.is_symlink():  # venv --clear would empty what it leads to
         sys.exit(f"set-up: .venv is a link to {VENV.resolve()}, which was made for something else: remove the link")
     size = "1 GB" if cuda == "none" else "2 GB"
@@ -287,8 +304,8 @@ def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool) 
     else:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
         note = {"python": platform.python_version(), "cuda": cuda, "root": str(ROOT), "files": {}}
-    install(locks)
-    files = {**note["files"], **checksums(["pyproject.toml", *locks])}
+    install(locks, course)
+    files = {**note["files"], **checksums(["pyproject.toml", *locks])} if course else {}
     NOTE.write_text(json.dumps({**note, "files": files}, indent=2) + "\n", encoding="utf-8")
 
 
@@ -301,11 +318,11 @@ def stop(problem: str) -> int:
 def main(arguments: "list[str]") -> int:
     """Set up for the notebooks, with the argument "book" also for the web book, with "test" for the tests and the book.
 
-    With "shared" it is for all of the machine. Returns the exit status.
+    With "shared" it is for all of the machine, with "packages" without the course. Returns the exit status.
     """
-    unknown = set(arguments) - {"test", "book", "shared"}
+    unknown = set(arguments) - {"test", "book", "shared", "packages"}
     if unknown:
-        return stop(f"unknown: {', '.join(sorted(unknown))}; expected test, book, shared or nothing")
+        return stop(f"unknown: {', '.join(sorted(unknown))}; expected test, book, shared, packages or nothing")
     tests, shared = "test" in arguments, "shared" in arguments
     book = tests or "book" in arguments
     asked = os.environ.get("CUDA", "")
@@ -328,14 +345,17 @@ def main(arguments: "list[str]") -> int:
         problem = problem or sharing_problem(base_interpreter(), ROOT)
     if problem:
         return stop(problem)
+    course = "packages" not in arguments
     locks = lock_files(cuda, cuda != "none" and has_toolkit(cuda), tests, book)
-    done = stays and checksums(["pyproject.toml", *locks]).items() <= note["files"].items()
+    done = course and stays and checksums(["pyproject.toml", *locks]).items() <= note["files"].items()
     try:
         if not done:
-            set_up(cuda, reason, locks, note, stays)
-            alone = "" if shared else for_one_user(base_interpreter(), ROOT)
-            if alone:
-                print(f"set-up: {alone}")
+            set_up(cuda, reason, locks, note, stays, course)
+        if not course:
+            return 0
+        alone = "" if done or shared else for_one_user(base_interpreter(), ROOT)
+        if alone:
+            print(f"set-up: {alone}")
         write_languages()
         if shared:
             serve_others()

@@ -32,6 +32,7 @@ COMMANDS = {
     "take": "keep the kernels that you packed with `submit` on another machine",
     "update": "bring a new hand-out into your copy and keep your own work",
     "handout": "for instructors: make one .zip for students",
+    "concepts": "for instructors: a test before and after the course, and what a class has gained",
     "grade": "for instructors: mark what a class handed in",
     "nbval": "for instructors: run notebooks from top to bottom, as a test",
     "info": "show this machine's devices, limits and versions",
@@ -42,6 +43,7 @@ ELSEWHERE = {
     "experiment": "nnexperiment",
     "grade": "nnmarking",
     "handout": "nnmarking",
+    "concepts": "nnmarking",
     "time --network": "nnexperiment",
 }
 
@@ -78,7 +80,7 @@ def _parsed(arguments: list[str]) -> Namespace:
     parser.add_argument("--version", action="version", version=version, help="show program's version number and exit")
     commands = parser.add_subparsers(required=True)
     for command, words in COMMANDS.items():
-        added = commands.add_parser(command, help=words)
+        added = commands.add_parser(command, help=words, description=f"{words[0].upper()}{words[1:]}.")
         if arguments[:1] == [command]:
             module = module_of(command)
             module.add_options(added)

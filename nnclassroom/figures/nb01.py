@@ -58,11 +58,11 @@ def plot_learning(
     """Plot the line of each w = (w1, w2, b), from faint to dark, the last one red; and the mistakes in each epoch."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    _lines(left, X, y, weights, f"the last {len(weights)} lines, the very last one red")
+    _lines(left, X, y, weights, f"The last {len(weights)} lines, the very last one red")
     left.set(xlabel=names[0], ylabel=names[1])
     left.legend(frameon=False)
     right.bar(range(1, len(mistakes) + 1), mistakes)
-    right.set(title="mistakes", xlabel="epoch", ylabel=f"wrong answers out of {len(y)}")
+    right.set(title="Mistakes", xlabel="epoch", ylabel=f"wrong answers out of {len(y)}")
     words = f"Points of two classes and {len(weights)} lines that turn, the last one red. Mistakes in each epoch: "
     return Described(figure, words + ", ".join(map(str, mistakes)) + ".")
 
@@ -192,7 +192,7 @@ def plot_two_layers(layers: TwoLayers) -> Described:
         side = np.linspace(-0.5, 1.5, 201)
         both = _seen(np.stack(np.meshgrid(side, side), axis=-1), found)
         left.imshow(_side(both, third[0]), SHADES, extent=(-0.5, 1.5) * 2, origin="lower", vmin=0, vmax=1)
-    title = "the four corners, and your lines as you find them" if layers.open else "the answer, and your two lines"
+    title = "The four corners, and your lines as you find them" if layers.open else "The answer, and your two lines"
     for lines in ([], *([neuron] for neuron in found)):
         _lines(left, CORNERS, XOR, lines, title)
     left.set_aspect("equal")
@@ -200,14 +200,14 @@ def plot_two_layers(layers: TwoLayers) -> Described:
     words += ". " if layers.open else ", and where the answer is 1. "
     if len(found) == 2:
         seen = _seen(CORNERS, found)
-        _lines(right, seen, XOR, third, "what the third neuron sees")
+        _lines(right, seen, XOR, third, "What the third neuron sees")
         places = len({tuple(row) for row in seen.tolist()})
         words += f"Right, the plane of h1 and h2: the four corners have become {places} points"
         words += ", and the line of the third neuron." if third else "."
     else:
         wanted = "empty until h1 and h2\nhave their numbers"
         right.text(0.5, 0.5, wanted, ha="center", va="center", color="0.4")
-        right.set(title="what the third neuron sees")
+        right.set(title="What the third neuron sees")
         words += "Right, the plane of h1 and h2: empty until both have their numbers."
     right.set(xlabel="h1", ylabel="h2", xlim=(-0.5, 1.5), ylim=(-0.5, 1.5), aspect="equal")
     return Described(figure, words)

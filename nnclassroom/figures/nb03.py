@@ -114,9 +114,9 @@ def plot_gpu(multiprocessors: int, warps: int) -> Described:
             row, column = divmod(place, across)
             _box(axes, column, -row, colour, 0.9 if place == 0 and axes is not warp else 0.35)
         axes.set(xlim=(-0.3, across + 0.3), ylim=(-(count - 1) // across - 0.3, 1.3))
-    gpu.set_title(f"a GPU: {multiprocessors} multiprocessors (SM)", fontsize=9)
-    sm.set_title(f"one SM: places for {warps} warps", fontsize=9)
-    warp.set_title(f"one warp: {WARP} threads,\none instruction at a time", fontsize=9)
+    gpu.set_title(f"A GPU: {multiprocessors} multiprocessors (SM)", fontsize=9)
+    sm.set_title(f"One SM: places for {warps} warps", fontsize=9)
+    warp.set_title(f"One warp: {WARP} threads,\none instruction at a time", fontsize=9)
     words = (
         f"Three pictures, each enlarges one box of the one before: a GPU with {multiprocessors} multiprocessors; "
         f"one multiprocessor with places for {warps} warps; one warp with its {WARP} threads."
@@ -136,7 +136,7 @@ def plot_tile_steps(steps: int, tile: int) -> Described:
         _matrix(axes, n_in + 1, n_in + 1.5, (n_in, side), ORANGE, f"Wᵀ ({n_in}, {side})", of_w)
         _matrix(axes, n_in + 1, 0, (side, side), GREEN, f"Z ({side}, {side})", [(i, j) for i in own for j in beside])
         axes.set(xlim=(-0.5, n_in + side + 1.5), ylim=(-side - 0.5, n_in + 2.8))
-        axes.set_title(f"step {step}: k = {now.start} to {now.stop - 1}", fontsize=10)
+        axes.set_title(f"Step {step}: k = {now.start} to {now.stop - 1}", fontsize=10)
     words = (
         f"A block of {tile} × {tile} threads in {steps} steps. In Z its {tile} × {tile} sums stay dark. In each "
         "step a dark tile of A, further right each time, meets a dark tile of Wᵀ, further down each time."
@@ -157,7 +157,7 @@ def plot_banks(widths: Sequence[int]) -> Described:
         axes.set(xlim=(-1.6, max(widths) + 0.3), ylim=(-rows + 0.7, 1.3))
         for row in (0, 1, rows - 1):
             axes.text(-0.2, 0.5 - row, f"x = {row}", ha="right", va="center", fontsize=7, color=INK)
-        axes.set_title(f"rows of {width} numbers", fontsize=10)
+        axes.set_title(f"Rows of {width} numbers", fontsize=10)
         said.append(f"Rows of {width}: {', '.join(map(str, banks[:, 0]))}")
     words = f"Tiles of {rows} rows; in each cell stands its bank, its number in the tile modulo {WARP}. A frame marks "
     words += "the column that a warp reads; red cells share the bank of its first number. The banks down that column. "

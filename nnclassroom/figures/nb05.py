@@ -100,7 +100,7 @@ def _two_ways(columns: Sequence[Column], on_path: OnPath, what: str) -> Figure:
     figure, places = drawing(2, 9, 0.7 + 0.7 * high)
     ways = (("forward", "tab:blue", "-|>"), ("backward", "tab:red", "<|-"))
     for axes, (way, colour, arrow) in zip(places, ways, strict=True):
-        axes.set_title(f"{way}: {what}", fontsize=11)
+        axes.set_title(f"{way.capitalize()}: {what}", fontsize=11)
         for x, (starts, ends) in enumerate(pairwise(columns)):
             for start, end in np.ndindex(len(starts), len(ends)):
                 style: dict[str, Any] = {"arrowstyle": "-", "color": "0.8"}
@@ -135,7 +135,7 @@ def plot_graph(a: float, w: float) -> Described:
     slopes = dict(zip(ARROWS, (a, w, 1.0, 1.0, 1 - values["C"] ** 2), strict=True))
     figure, places = drawing(2, 9.5, 3.2)
     for axes, forward in zip(places, (True, False), strict=True):
-        axes.set_title("forward: values" if forward else "backward: the slope at each arrow", fontsize=11)
+        axes.set_title("Forward: values" if forward else "Backward: the slope at each arrow", fontsize=11)
         for (start, end), slope in slopes.items():
             (x, y), (right, above) = PLACES[start], PLACES[end]
             ends = (PLACES[end], PLACES[start]) if forward else (PLACES[start], PLACES[end])  # the head, then the tail

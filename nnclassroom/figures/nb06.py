@@ -94,7 +94,7 @@ def plot_descent(
         right.plot(costs, **style)
         said.append(f"Learning rate {rate:.3g}: cost {costs[0]:.3g}, after {len(costs) - 1} steps {costs[-1]:.3g}.")
     left.plot(*start, "*", color="black", markersize=12, label="start")
-    left.set_title("lines of equal cost, and the path", fontsize=9)
+    left.set_title("Lines of equal cost, and the path", fontsize=9)
     left.set(xlabel="weight w1", ylabel="weight w2", xlim=(-2.2, 2.2), ylim=(-1.6, 1.6))
     right.set(xlabel="step", ylabel="cost", yscale="log")
     few_ticks(right)

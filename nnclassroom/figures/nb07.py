@@ -122,7 +122,7 @@ def plot_curves(scores: np.ndarray, labels: np.ndarray, shares: Sequence[float])
         right.plot(found, precise, label=f"{share:.2%} frauds", **style)
         said.append(f"{share:.2%} frauds: AUC {area:.3f}; at recall {found[at]:.2f} precision {precise[at]:.2f}.")
     left.set(xlabel="false alarm rate", ylabel="recall", title="ROC curve")
-    right.set(xlabel="recall", ylabel="precision", title="precision–recall curve", ylim=(-0.03, 1.05))
+    right.set(xlabel="recall", ylabel="precision", title="Precision–recall curve", ylim=(-0.03, 1.05))
     left.legend(frameon=False, fontsize=9, loc="lower right")
     right.legend(frameon=False, fontsize=9, loc="lower left")
     figure.words = f"ROC and precision–recall curves. {' '.join(said)}"

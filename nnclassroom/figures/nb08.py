@@ -166,7 +166,7 @@ def plot_amdahl(shares: Mapping[str, float], title: str = "") -> Described:
     axes.set(xscale="log", yscale="log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     plain_numbers(axes.xaxis, axes.yaxis)
-    figure.legend(loc="outside lower center", frameon=False, fontsize=9, title="share of the time")
+    figure.legend(loc="outside lower center", frameon=False, fontsize=9, title="Share of the time")
     return Described(figure, f"Speedup of the whole step over the speedup of its part. {'; '.join(said)}.")
 
 

@@ -99,7 +99,7 @@ def plot_loads_and_sums(name: str) -> Described:
     figure = Figure(figsize=(7.5, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 4))
     said = []
-    titles = "loaded of each tile", "sums of the block"
+    titles = "Loaded of each tile", "Sums of the block"
     for axes, cells, columns, title in zip((left, right), LOADS[name], (8, 128), titles, strict=True):
         image = np.ones((128, columns, 3))
         for threads_, colour in ((range(32), (0.62, 0.79, 0.88)), ((THREAD % 32,), (0.85, 0.33, 0.05))):
@@ -115,7 +115,7 @@ def plot_loads_and_sums(name: str) -> Described:
         rows, places = ([*dict.fromkeys(each)] for each in zip(*cells(THREAD), strict=True))
         said.append(f"{title}: rows {_listed(rows)}, columns {_listed(places)}")
     left.set_ylabel("sample, or neuron, of the block")
-    figure.suptitle(f"orange: thread {THREAD}; blue: the other threads of its warp", fontsize=10)
+    figure.suptitle(f"Orange: thread {THREAD}; blue: the other threads of its warp", fontsize=10)
     return Described(figure, f"{name}, thread {THREAD} of 256. {'; '.join(said)}.")
 
 

@@ -105,7 +105,7 @@ def plot_search(rates: Mapping[str, Sequence[float]], costs: Searches, ylabel: s
             axes.plot(best, found.min(), "o", markersize=14, fillstyle="none", color="tab:red")
             worst = f"{tried[-1]:g} with {found[-1]:.2f}{' or more' if found[-1] == MOST else ''}"
             said.append(f"{name}, batches of {size}: best {best:g} with {found.min():.3f}, largest {worst}")
-        axes.set(xscale="log", xlabel="learning rate", title=f"batches of {size}")
+        axes.set(xscale="log", xlabel="learning rate", title=f"Batches of {size}")
         _costs(axes)
     figure.axes[0].set_ylabel(ylabel)
     figure.axes[0].legend(frameon=False)
@@ -124,7 +124,7 @@ def plot_courses(costs: Courses, ylabel: str) -> Described:
             axes.plot(epochs, seeds.mean(axis=0), label=name, marker=MARKS[number], color=colour)
             last = f"{seeds[:, -1].mean():.3f} ({seeds[:, -1].min():.3f} to {seeds[:, -1].max():.3f})"
             said.append(f"{name}, batches of {size}: {last} after the last epoch")
-        axes.set(xlabel="epoch", xticks=epochs, title=f"batches of {size}")
+        axes.set(xlabel="epoch", xticks=epochs, title=f"Batches of {size}")
         _costs(axes)
     figure.axes[0].set_ylabel(ylabel)
     figure.axes[0].legend(frameon=False)

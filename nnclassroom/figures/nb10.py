@@ -66,9 +66,9 @@ def plot_halo(image: tuple[int, int], tile: int, k: int, block: tuple[int, int] 
     right.add_patch(Rectangle((first, top), 1, 1, **frame))
     side = tile + 2 * halo
     left.set_title(
-        f"loaded: {side} × {side} = {side**2} cells,\n{side**2 - tile**2} of them (orange) the halo", fontsize=9
+        f"Loaded: {side} × {side} = {side**2} cells,\n{side**2 - tile**2} of them (orange) the halo", fontsize=9
     )
-    right.set_title(f"computed by the block: {tile} × {tile} = {tile**2}\npixels of the output", fontsize=9)
+    right.set_title(f"Computed by the block: {tile} × {tile} = {tile**2}\npixels of the output", fontsize=9)
     for axes in (left, right):
         axes.set(xlim=(-halo - 0.2, width + halo + 0.2), ylim=(height + halo + 0.2, -halo - 0.2), aspect="equal")
     words = (
@@ -93,7 +93,7 @@ def plot_slices(image: np.ndarray, k: int, before: int, after: int) -> Described
             met = i <= row < i + high and j <= column < j + wide
             outside = not (before <= row < before + len(image) and before <= column < before + image.shape[1])
             _cell(axes, row, column, BLUE if met else "white", ":" if outside else "-", f"{pixel:g}")
-        axes.set_title(f"weight ({i}, {j})\nP[{i}:{i + high}, {j}:{j + wide}]", fontsize=9)
+        axes.set_title(f"Weight ({i}, {j})\nP[{i}:{i + high}, {j}:{j + wide}]", fontsize=9)
         axes.set(xlim=(-0.1, padded.shape[1] + 0.1), ylim=(padded.shape[0] + 0.1, -0.1), aspect="equal")
     words = (
         f"The padded image {k * k} times. Weight (i, j) meets {high} rows from row i on, and {wide} columns from "

@@ -173,7 +173,7 @@ def plot_ring(kernel: Callable[..., Any] | None = None, size: int = 4, title: st
         axes.set_axis_off()
         if step >= steps:
             continue
-        when = "start" if step == 0 else f"after step {step}"
+        when = "Start" if step == 0 else f"After step {step}"
         end = f"{when}: done" if done else f"{when}: not done"
         axes.set_title(when if step < steps - 1 else end, fontsize=9)
         for rank in range(size):

@@ -56,7 +56,7 @@ def plot_by_layer(lines: Mapping[str, Sequence[float]], ylabel: str, title: str 
 def plot_block() -> Described:
     """Draw a block of a ResNet twice: with the paths of the activations upwards, and of the gradient downwards."""
     figure = Figure(figsize=(7.6, 4.6), dpi=100)
-    for place, (upwards, title) in enumerate(((True, "forward"), (False, "backward"))):
+    for place, (upwards, title) in enumerate(((True, "Forward"), (False, "Backward"))):
         axes = figure.add_axes((0.5 * place, 0, 0.5, 0.94))
         axes.set_title(title, fontsize=11)
         _block(axes, upwards)

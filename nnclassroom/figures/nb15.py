@@ -101,7 +101,7 @@ def plot_means() -> WordedFigure:
     figure, places = drawing(2, 7.6, 3.9)
     column, row = np.zeros((2, 3, 3, 8))  # samples, positions, numbers
     column[..., 2], row[1, 1] = 1, 1
-    for axes, title, marks in zip(places, ("batch normalisation", "layer normalisation"), (column, row), strict=True):
+    for axes, title, marks in zip(places, ("Batch normalisation", "Layer normalisation"), (column, row), strict=True):
         for sample in range(3):
             draw_grid(axes, (0, -3.4 * sample), marks[sample])
             axes.text(-0.3, -3.4 * sample - 1.5, f"sample {sample}", ha="right", va="center")

@@ -55,7 +55,7 @@ EDGES = {  # style of a cell: colour, width in points, distance from the cell's 
 PALE = 0.0, 0.55  # how pale cells are: written, and read
 KINDS = {READ: "read", WRITE: "written", ATOMIC: "atomic updates"}
 CELL_INCHES = (0.32, 0.28, 0.24, 0.2, 0.17, 0.14, 0.11, 0.08, 0.05)
-LEFT, RIGHT, TOP, BOTTOM, WIDTH, TALLEST = 0.5, 0.15, 0.28, 0.5, 7.0, 7.5  # inches, around a panel and of all
+LEFT, RIGHT, TOP, BOTTOM, WIDTH, TALLEST = 0.5, 0.15, 0.28, 0.53, 7.0, 7.5  # inches, around a panel and of all
 LETTERS = 78  # in a line of the title
 OF_A_TEXT = "text"  # the name of a kernel that is built from its text
 
@@ -240,10 +240,11 @@ def plot_accesses(accesses: Accesses, block: int | None = None, plain: bool = Fa
         _draw(figure.add_axes(frame), panel, inches)
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 0.22 / height)}
     figure.legend(handles=handles, **place, ncols=across, frameon=False, fontsize=8)
-    words = "In a cell: the thread that touches it, by its number in the block"
-    if any("×" in cell.text for panel in panels for cell in panel.cells):
+    numbers = [cell.text for panel in panels if _points(panel, inches) for cell in panel.cells]
+    words = "In a cell: the thread that touches it, by its number in the block" if any(numbers) else ""
+    if any("×" in text for text in numbers):
         words += "; 8× are 8 accesses by several"
-    figure.text(0.1 / WIDTH, 0.1 / height, f"{words}.", fontsize=8, color="0.25")
+    figure.text(0.1 / WIDTH, 0.1 / height, words and f"{words}.", fontsize=8.5, color="0.25")
     return figure
 
 
@@ -287,7 +288,7 @@ def _layout(panels: list[Panel], inches: float) -> tuple[list[tuple[float, float
 def _width(panel: Panel, inches: float) -> float:
     """Inches of a panel with its title, margins included."""
     outside = any(cell.style == "beyond" for cell in panel.cells)
-    words = max(0.059 * len(panel.title), 0.051 * len(panel.words))
+    words = max(0.062 * len(panel.title), 0.057 * len(panel.words))
     return LEFT + max(len(panel.columns) * inches + 0.6 * outside, words) + RIGHT
 
 
@@ -424,9 +425,8 @@ def _draw(axes: Axes, panel: Panel, inches: float) -> None:
         framed = [_corners(cell.column + inset, cell.row + inset, 1 - 2 * inset, 1 - 2 * inset) for cell in chosen]
         line: dict[str, Any] = {"edgecolors": colour, "linewidths": width * min(1.0, 5 * inches), "linestyles": dashes}
         axes.add_collection(PolyCollection(framed, facecolors="none", clip_on=False, **line))
-    widest = max((_ems(cell.text) for cell in panel.cells if cell.text), default=1.0)
-    points = min(8.0, 72 * inches * min(0.88 / widest, 0.65))
-    for cell in panel.cells if points >= 4.5 else ():
+    points = _points(panel, inches)
+    for cell in panel.cells if points else ():
         light = np.dot(to_rgb(cell.faces[0]), (0.3, 0.59, 0.11)) > 0.5
         several = len(cell.faces) > 1  # colours behind one number, which gets a rim to be read on all of them
         colour = "0.5" if cell.style == "idle" else "black" if light or several else "white"
@@ -438,18 +438,25 @@ def _draw(axes: Axes, panel: Panel, inches: float) -> None:
         place = panel.columns.stop + 0.15, float(np.mean(outside)) + 0.5
         axes.text(*place, "outside", color=RED, fontsize=8, va="center", weight="bold")
     axes.set(xlim=(panel.columns.start, panel.columns.stop), ylim=(panel.rows.stop, panel.rows.start))
-    axes.set_title(panel.title, fontsize=8.5, loc="left", pad=4, color="black")
-    axes.set_xlabel(panel.xlabel, fontsize=7.5, labelpad=1)
-    axes.set_ylabel(panel.ylabel, fontsize=7.5, labelpad=3)
-    low: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 7.5, "va": "top"}
-    axes.annotate(panel.words, (0, 0), (0, -22), color=EDGES["request"][0], **low)
+    axes.set_title(panel.title, fontsize=9, loc="left", pad=4, color="black")
+    axes.set_xlabel(panel.xlabel, fontsize=8.5, labelpad=1)
+    axes.set_ylabel(panel.ylabel, fontsize=8.5, labelpad=3)
+    low: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8.5, "va": "top"}
+    axes.annotate(panel.words, (0, 0), (0, -24), color=EDGES["request"][0], **low)
     for ticks, numbers in ((axes.set_xticks, panel.columns), (axes.set_yticks, panel.rows)):
         step = next(step for step in (1, 2, 4, 8, 16) if step * inches > 0.19)
         ticks([number + 0.5 for number in numbers[::step]], list(map(str, numbers[::step])))
     if not panel.ylabel:
         axes.set_yticks([])
-    axes.tick_params(labelsize=7, length=0, pad=1)
+    axes.tick_params(labelsize=8, length=0, pad=1)
     axes.spines[:].set_visible(False)
+
+
+def _points(panel: Panel, inches: float) -> float:
+    """The size of the numbers in a panel's cells; 0 if they would be too small to be read."""
+    widest = max((_ems(cell.text) for cell in panel.cells if cell.text), default=1.0)
+    points = min(8.0, 72 * inches * min(0.82 / widest, 0.65))
+    return points if points >= 5.2 else 0.0
 
 
 def _ems(text: str) -> float:

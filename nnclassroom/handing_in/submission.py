@@ -22,7 +22,7 @@ from nnclassroom.handing_in.caught import caught
 from nnclassroom.handing_in.hand_in import Submission, together
 from nnclassroom.handing_in.pieces import Piece, is_archive, is_hidden
 from nnclassroom.notebook.python_cell import DECORATOR
-from nncourse.errors import decoded, nearest, printable, reason_of
+from nncourse.errors import TooLongError, decoded, nearest, printable, reason_of
 
 KERNEL_FILE = re.compile(r"([^\W\d]\w*)\.([^\W\d]\w*)\.(py|cu)", re.ASCII)
 PROGRESS = "progress.json"
@@ -48,9 +48,10 @@ def _read(path: Path, made: Submission, known: Collection[str]) -> Submission:
         return replace(made, reason="a link, which is not followed")
     own = platform_names.file_of(path.name)  # where a platform has put its own words before it
     is_kernel = own != path.name and (KERNEL_FILE.fullmatch(own) or _renamed(own, known))
-    if not (path.is_dir() or is_archive(own) or own.lower().endswith(".ipynb") or is_kernel):
-        form = next((form for form in CLOSED if own.lower().endswith(form)), "")
-        got = f"; got a {form}" if form else ""
+    is_notebook = own.lower().endswith(".ipynb") or EXPORT.fullmatch(own)
+    if not (path.is_dir() or is_archive(own) or is_notebook or is_kernel):
+        form = PurePosixPath(own).suffix
+        got = f"; got a {printable(form)}" if form else ""
         return replace(made, reason=f"expected a .zip, a .tar.gz, a folder or a notebook{got}")
     date = path.stat().st_mtime
     try:
@@ -205,7 +206,8 @@ def _from_notebooks(given: Sequence[Piece], problems: list[str]) -> Iterator[_Te
         try:
             answers = _answers(each)
         except (OSError, ValueError) as error:
-            problems.append(f"{name}: {reason_of(error)}")
+            advice = "; clear its outputs" if isinstance(error, TooLongError) else ""
+            problems.append(f"{name}: {reason_of(error)}{advice}")
             continue
         for file, text in answers.items():
             if len(text) <= MOST_TEXT:

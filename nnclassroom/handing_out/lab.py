@@ -5,8 +5,8 @@ course has changed; own_copy.py says how. In a hand-out notebooks/ itself is suc
 course is in Spanish, and the copy mis_cuadernos/.
 
 It is safe on a shared machine: JupyterLab listens on localhost only, requires a token that is new each time, and its
-kernels communicate over files readable only by their owner, not over ports. JUPYTER_PORT=8899 sets the port. Ctrl-C
-ends it.
+kernels communicate over files readable only by their owner, not over ports. `nncourse lab --port 8899` or
+JUPYTER_PORT=8899 sets the port. Ctrl-C ends it.
 """
 
 import getpass
@@ -19,11 +19,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nnclassroom.handing_out import own_copy, update
+from nnclassroom.handing_out.notebook_files import MANIFEST
 from nncourse.errors import CourseError
 from nncourse.language import COURSE, ENGLISH, VARIABLE
 
 FIRST_NOTEBOOK = "00_start_here.ipynb"
 FIRST_PORT = 8888
+HIDDEN = ("__pycache__", "*.pyc", "*~", MANIFEST)  # in JupyterLab's list of files
 
 
 def is_free(port: int) -> bool:
@@ -63,9 +65,9 @@ def choose_port(asked: str) -> int:
     if not asked:
         return next(port for port in range(FIRST_PORT, 65536) if take(port))
     if not asked.isdigit() or not 0 < int(asked) < 65536:
-        raise CourseError(f"JUPYTER_PORT={asked} is not a port number")
+        raise CourseError(f"expected a port from 1 to 65535, got {asked}")
     if not is_free(int(asked)):
-        raise CourseError(f"port {asked} is taken: choose another with JUPYTER_PORT=..., or leave it out")
+        raise CourseError(f"port {asked} is taken: choose a different one with --port or JUPYTER_PORT, or leave it out")
     return int(asked)
 
 
@@ -121,16 +123,17 @@ def jupyterlab_command(port: int, browser: bool, top: Path, page: str) -> list[s
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={top}", f"--LabApp.default_url={page}"]
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     command += [f"--ServerApp.open_browser={browser}", "--ServerApp.answer_yes=True", "--Application.log_level=WARN"]
-    command += ["--KernelManager.transport=ipc"]
+    command += ["--KernelManager.transport=ipc", *(f"--ContentsManager.hide_globs={name}" for name in HIDDEN)]
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # in a container
         command.append("--ServerApp.allow_root=True")
     return command
 
 
-def start(folder: Path | None = None) -> None:
+def start(folder: Path | None = None, port: str = "") -> None:
     """Print the address, then replace this process by JupyterLab. CourseError where it is not installed.
 
     folder: of the student's copy; None for the usual one.
+    port: of JupyterLab; "" for that of JUPYTER_PORT, or else a free one.
     """
     if not find_spec("jupyterlab"):
         raise CourseError("expected JupyterLab, which is not installed here: pip install jupyterlab")
@@ -138,16 +141,16 @@ def start(folder: Path | None = None) -> None:
     spoken = environment[VARIABLE] = language(COURSE, environment.get(VARIABLE, ""))
     folder = (folder or own_copy.folder_of(COURSE, spoken)).absolute()
     notebooks(COURSE, folder, spoken)
-    port = choose_port(environment.get("JUPYTER_PORT", ""))
+    chosen = choose_port(port or environment.get("JUPYTER_PORT", ""))
     token = secrets.token_hex(24)
     if is_remote(environment):
         print("On your own machine type this, with the name by which you reach this machine:\n")
-        print(f"    {tunnel(port, environment)}\n")
+        print(f"    {tunnel(chosen, environment)}\n")
     top, page = served(COURSE, folder)
-    print(f"Open this address:\n\n    http://127.0.0.1:{port}{page}?token={token}\n")
+    print(f"Open this address:\n\n    http://127.0.0.1:{chosen}{page}?token={token}\n")
     print("Ctrl-C ends JupyterLab.", flush=True)
     environment["JUPYTER_TOKEN"] = token
     environment["JUPYTER_PATH"] = str(Path(sys.prefix) / "share" / "jupyter")  # finds this environment's kernel first
     environment["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="nncourse-")  # private, and short enough for sockets
-    command = jupyterlab_command(port, has_browser(environment), top, page)
+    command = jupyterlab_command(chosen, has_browser(environment), top, page)
     os.execve(command[0], command, environment)

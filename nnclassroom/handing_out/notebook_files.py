@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nnclassroom import arguments
 from nnclassroom.version import course_version
 from nncourse import language as languages
 from nncourse.errors import CourseError, decoded, refuse_unknown
@@ -27,6 +28,13 @@ def notebooks(root: Path, language: str) -> list[Path]:
         raise CourseError(f"{root}: expected a clone of the course with its notebooks/; run this command in one")
     refuse_unknown("a language of the notebooks", language, there)
     return sorted(there[language].glob("*.ipynb"))
+
+
+def chosen(root: Path, language: str, text: str) -> tuple[Path, ...]:
+    """The notebooks that a text names by number, name or path, such as 2,03b_dense_on_the_gpu; all for an empty one."""
+    names = {path: (path.stem.partition("_")[0], path.stem) for path in notebooks(root, language)}
+    words = [Path(word.strip()).name.removesuffix(".ipynb") for word in text.split(",")]
+    return arguments.chosen("a notebook", ",".join(words), names)
 
 
 def clean(content: bytes, name: str) -> bytes:

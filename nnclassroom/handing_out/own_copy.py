@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnclassroom.handing_out import old_names, update
+from nnclassroom.handing_out import assistants, old_names, update
 from nnclassroom.handing_out.notebook_files import MANIFEST, cell_hashes, clean, manifest_of, parsed
 from nncourse.errors import CourseError, reason_of
 from nncourse.language import ENGLISH, SHIPPED
@@ -73,7 +73,7 @@ def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:
     new = _manifest(course, source, language)
     if base is None:
         return _made(root, folder, course, new, language)
-    said = _few(update.apply(_cleaned(course), new, base, folder)) + old_names.named(folder, new)
+    said = _few(update.apply(_handed_out(course, language), new, base, folder)) + old_names.named(folder, new)
     elsewhere = _differing(_there(root), _committed(root, "HEAD") or {}) if language == ENGLISH else {}
     if elsewhere:
         said.append(f"{NOTEBOOKS}/ has changes that no commit holds, and that are not taken over: {_names(elsewhere)}")
@@ -96,7 +96,8 @@ def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any], langu
     """Make the copy, with the student's earlier work, in one rename, so that an interruption leaves none."""
     said = [f"Your notebooks lie in {folder}, without outputs. What you type there stays when the course changes."]
     generated = language != ENGLISH
-    start = _Start(_cleaned(course), _manifest(course, "", language)) if generated else _start(root, course, said)
+    files = _handed_out(course, language)
+    start = _Start(files, _manifest(course, "", language)) if generated else _start(root, course, said)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{COPY}-") as beside:
@@ -106,14 +107,15 @@ def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any], langu
                 (made / name).write_bytes(content)
             said += [
                 line
-                for line in update.apply(_cleaned(course), new, start.manifest, made)[:-1]
+                for line in update.apply(files, new, start.manifest, made)[:-1]
                 if not isinstance(line, update.FileLine)
             ]
             if not generated and _tree(root) is None:
                 update.write_manifest(made, start.manifest)
             if folder.is_dir():  # with files of the student's own
                 for path in sorted(made.iterdir(), key=lambda path: path.name == MANIFEST):
-                    path.rename(folder / path.name)
+                    if path.name != assistants.FILE or not os.path.lexists(folder / path.name):
+                        path.rename(folder / path.name)
             else:
                 made.rename(folder)
     except OSError as error:
@@ -150,7 +152,7 @@ def _start(root: Path, course: Files, said: list[str]) -> _Start:
             f"Taken over from {NOTEBOOKS}/, where it stays too: what you have typed into {_names(taken | own)}."
         )
     said += [_not_taken(name) for name in damaged if name in course and name not in taken]
-    return _Start(_cleaned(base | taken) | own, _manifest(base, ""))
+    return _Start(_handed_out(base | taken) | own, _manifest(base, ""))
 
 
 def _not_taken(name: str) -> str:
@@ -165,7 +167,7 @@ def _start_without_git(there: Files, said: list[str]) -> _Start:
     manifest = _manifest(there, "")
     for name in touched:
         manifest["notebooks"][name] = dict.fromkeys(manifest["notebooks"][name], "")
-    return _Start(_cleaned(there), manifest)
+    return _Start(_handed_out(there), manifest)
 
 
 def _was_run(content: bytes, name: str) -> bool:
@@ -211,18 +213,21 @@ def _there(root: Path, language: str = ENGLISH) -> Files:
     return {path.name: path.read_bytes() for path in paths}
 
 
-def _cleaned(files: Files) -> Files:
-    return {name: clean(content, name) for name, content in files.items()}
+def _handed_out(course: Files, language: str = ENGLISH) -> Files:
+    """What a copy holds of the course: these notebooks without outputs, and the rules for coding assistants."""
+    files = {name: clean(content, name) for name, content in course.items()}
+    return files | {assistants.FILE: assistants.text(language).encode()}
 
 
 def _manifest(course: Files, source: str, language: str = ENGLISH) -> dict[str, Any]:
-    return manifest_of(_cleaned(course), {"kind": "copy", "language": language, "source": source})
+    return manifest_of(_handed_out(course, language), {"kind": "copy", "language": language, "source": source})
 
 
 def _source(root: Path, language: str) -> str:
-    """Identifies the course's notebooks, for a quick comparison: the tree in git, and a hash of the files."""
+    """Identifies what a copy is made of, for a quick comparison: the tree in git, and a hash of the files."""
     tree = _tree(root) if language == ENGLISH else language
-    there = hashlib.sha256(b"".join(_there(root, language).values())).hexdigest()[:16]
+    files = [*_there(root, language).values(), assistants.text(language).encode()]
+    there = hashlib.sha256(b"".join(files)).hexdigest()[:16]
     return f"{tree or '-'} {there}"
 
 

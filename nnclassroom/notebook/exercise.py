@@ -315,13 +315,22 @@ def strict() -> bool:
 
 def _to_be_solved(operation: Operation, name: str) -> bool:
     """NNCOURSE_SOLVE=all or a list of names, for tests: the course's own kernel is the answer to these exercises."""
-    chosen = set(filter(None, os.environ.get("NNCOURSE_SOLVE", "").split(",")))
-    for entry in chosen - {"all"}:  # with a misspelt name an exercise would silently stay open
+    chosen = names_to_solve("NNCOURSE_SOLVE", os.environ.get("NNCOURSE_SOLVE", ""))
+    return bool({"all", operation.name, f"{operation.name}.{name}"} & chosen)
+
+
+def names_to_solve(what: str, text: str) -> set[str]:
+    """The names in a list such as sigmoid,dense_forward.naive; `what` says in messages where it was.
+
+    Raises CourseError for an unknown name, with which an exercise would silently stay open.
+    """
+    chosen = set(filter(None, map(str.strip, text.split(","))))
+    for entry in sorted(chosen - {"all"}):
         other, _, kernel = entry.partition(".")
         try:
             known = find(other).kernels
             if kernel:
                 refuse_unknown(f"a kernel of {other}", kernel, known)
         except CourseError as error:
-            raise CourseError(f"NNCOURSE_SOLVE has {entry}: {error}") from None
-    return bool({"all", operation.name, f"{operation.name}.{name}"} & chosen)
+            raise CourseError(f"{what} has {entry}: {error}") from None
+    return chosen

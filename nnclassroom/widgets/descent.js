@@ -9,13 +9,13 @@ export default widget({
     const plane = {
       x: axis(given.x, "weight w1"),
       y: axis(given.y, "weight w2"),
-      title: "lines of equal cost, and the path",
+      title: "Lines of equal cost, and the path",
       grid: false,
     };
     const curves = {
       x: { from: 0, to: Math.max(2, frame.steps), label: "step" },
       y: { ...axis(frame.limits), label: "cost", log: true },
-      title: "cost after each step",
+      title: "Cost after each step",
       margins: { left: 60 },
     };
     const [map, costs] = twoPlots(pen, theme, width, 312, plane, curves);

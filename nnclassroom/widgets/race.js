@@ -9,13 +9,13 @@ export default widget({
     const plane = {
       x: axis(given.x, "weight w1"),
       y: axis(given.y, "weight w2"),
-      title: "lines of equal cost, and the paths",
+      title: "Lines of equal cost, and the paths",
       grid: false,
     };
     const curves = {
       x: { from: -3, to: given.steps + 3, label: "step", ticks: [0, 25, 50, 75, 100, 125, 150] },
       y: { ...axis(given.costs), label: "cost", log: true },
-      title: "cost after each step",
+      title: "Cost after each step",
       margins: { left: 62 },
     };
     const [map, costs] = twoPlots(pen, theme, width, 310, plane, curves);

@@ -141,12 +141,12 @@ def plot_race(step: int = STEPS, title: str = "", backend: Calls | None = None, 
     x, y, costs, levels = heights(valley)
     plane.contour(x, y, costs, levels=levels, colors="0.65", linewidths=0.7)
     plane.plot(*valley.lowest, "*", color="black", markersize=11, label="lowest place")
-    plane.set_title("lines of equal cost, and the paths", fontsize=9)
+    plane.set_title("Lines of equal cost, and the paths", fontsize=9)
     plane.set(xlabel="weight w1", ylabel="weight w2", xlim=ACROSS, ylim=UP)
     curves.set(xlabel="step", ylabel="cost", yscale="log", xlim=(-3, STEPS + 3), ylim=COSTS)
     curves.yaxis.set_major_locator(LogLocator(numticks=12))
     curves.grid(True, alpha=0.3)
-    curves.set_title("cost after each step", fontsize=9)
+    curves.set_title("Cost after each step", fontsize=9)
     for name, (path, costs) in races.items():
         colour, mark = STYLES[name]
         line, head = {"color": colour, "linewidth": 1.2}, {"markersize": 9, "markeredgecolor": "black"}

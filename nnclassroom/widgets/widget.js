@@ -486,6 +486,7 @@ const SLOW = 0.02;
 const PATIENCE = 3000; // milliseconds after which an answer is considered lost
 
 const WIDEST = 960; // pixels
+const BESIDE = 900; // from so many pixels on the controls stand beside the picture, so that both are in view
 
 // A widget for anywidget. `height` is that of the picture in pixels, or a function of its width and of what was given; the
 // picture grows where a legend ends below. draw() draws a frame. A picture that cannot be narrower than `least` scrolls.
@@ -546,18 +547,19 @@ function widget({ height, draw, least = 0 }) {
     };
 
     // the picture, and words
-    const canvas = element("canvas", "picture", least ? element("div", "wide", el) : el);
+    const main = element("div", "main", el);
+    const canvas = element("canvas", "picture", least ? element("div", "wide", main) : main);
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", model.get("caption"));
-    const shown = element("p", "words", el); // changes with every frame; screen readers hear `aloud`
-    const aloud = element("p", "unseen", el);
+    const shown = element("p", "words", main); // changes with every frame; screen readers hear `aloud`
+    const aloud = element("p", "unseen", main);
     shown.setAttribute("aria-hidden", "true");
     aloud.setAttribute("role", "status");
     aloud.setAttribute("aria-live", "polite");
-    element("p", "caption", el, model.get("caption"));
+    element("p", "caption", main, model.get("caption"));
 
     const given = unpacked(model.get("given"));
-    let [theme, frame] = [themeOf(el), unpacked(model.get("frame"))];
+    let frame = unpacked(model.get("frame"));
     let due = false;
     let frames = 0;
     let rest = null;
@@ -565,8 +567,10 @@ function widget({ height, draw, least = 0 }) {
 
     const paint = () => {
       due = false;
-      if (el.clientWidth < 10) return; // not on the page yet
-      const wide = Math.min(WIDEST, Math.max(least, el.clientWidth));
+      if (el.clientWidth < 10) return; // not on the page yet, where it has no colours either
+      const theme = themeOf(el);
+      el.classList.toggle("beside", el.clientWidth >= BESIDE);
+      const wide = Math.min(WIDEST, Math.max(least, main.clientWidth));
       const high = Math.round(Math.max(needed, typeof height === "function" ? height(wide, given) : height));
       const dots = window.devicePixelRatio || 1;
       if (canvas.width !== Math.round(wide * dots) || canvas.height !== Math.round(high * dots)) {
@@ -610,12 +614,12 @@ function widget({ height, draw, least = 0 }) {
     });
 
     // the page's size and theme
-    const resized = new ResizeObserver(() => ((needed = 0), soon()));
+    const resized = new ResizeObserver(() => ((needed = 0), soon())); // also when it comes onto the page
     resized.observe(el);
-    const recoloured = new MutationObserver(() => ((theme = themeOf(el)), soon()));
+    const recoloured = new MutationObserver(soon);
     recoloured.observe(document.body, { attributes: true });
     const preferred = window.matchMedia("(prefers-color-scheme: dark)");
-    const otherwise = () => setTimeout(() => ((theme = themeOf(el)), soon()), 0);
+    const otherwise = () => setTimeout(soon, 0);
     preferred.addEventListener("change", otherwise);
     closing.push(
       () => resized.disconnect(),

@@ -73,6 +73,6 @@ def run(options: Namespace) -> int:
         listed=options.roster,
         column=options.column,
     )
-    feedback = options.out.with_name(f"{options.out.stem}_feedback.zip")
-    print(f"marks: {options.out}; feedback: {feedback}")
+    overview, feedback = (options.out.with_name(options.out.stem + end) for end in ("_overview.html", "_feedback.zip"))
+    print(f"marks: {options.out}; feedback: {feedback}; open {overview} first")
     return 0

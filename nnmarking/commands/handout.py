@@ -24,6 +24,10 @@ def add_options(parser: ArgumentParser) -> None:
         "--address", help="address of the repository, for links to it (default: pyproject.toml's, if any)"
     )
     parser.add_argument(
+        "--solved", action="store_true", help="write notebooks for assistants instead: exercises solved, cells run"
+    )
+    parser.add_argument("--only", default="", metavar="02,03", help="notebooks for --solved (default: all)")
+    parser.add_argument(
         "--exam", type=Path, metavar="EXAM.TOML", help="file of an examination; hand out only its questions"
     )
     parser.add_argument(
@@ -32,11 +36,15 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from nnmarking import examination, handout, hosted
+    from nnmarking import examination, handout, hosted, solved
 
     if options.hosted != (options.wheel is not None):
         raise CourseError("--hosted and --wheel URL_OR_FILE go together: the notebooks install that wheel")
-    if options.hosted:
+    if options.only and not options.solved:
+        raise CourseError("--only and --solved go together: a hand-out for students has all notebooks")
+    if options.solved:
+        print(solved.write(options.out, options.language, options.only, say=lambda line: print(line, flush=True)))
+    elif options.hosted:
         print(hosted.write(options.out, options.wheel, options.language))
     elif options.exam:
         print(examination.write(options.out, options.exam, options.language, options.variants))

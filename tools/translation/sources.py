@@ -13,7 +13,7 @@ COMMON = "common"  # the catalogue of what occurs in several
 DOCUMENTS = (  # what students and instructors read; pages for contributors stay English
     "README.md",
     *(f"docs/{name}.md" for name in ("command-line", "install", "instructors", "answers", "jupyterhub", "marking")),
-    *(f"docs/{name}.md" for name in ("report", "speed", "training")),
+    *(f"docs/{name}.md" for name in ("report", "speed", "training", "accessibility", "syllabus")),
     "slurm/README.md",
     "datasets/README.md",
     "benchmarks/README.md",
