@@ -38,7 +38,7 @@ def test_a_figure_over_layers_says_its_ends_and_refuses_what_a_logarithm_cannot_
 
 def test_the_figure_of_a_block_shows_both_ways():
     figure = nb14.plot_block()
-    assert [axes.get_title() for axes in figure.figure.axes] == ["forward", "backward"]
+    assert [axes.get_title() for axes in figure.figure.axes] == ["Forward", "Backward"]
     texts = [text.get_text() for text in figure.figure.axes[0].texts]
     assert texts.count("convolution") == 2 and "shortcut" in texts
 

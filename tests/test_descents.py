@@ -25,7 +25,7 @@ def test_courses_show_the_mean_of_the_seeds_and_say_their_range():
     costs = {("plain", 32): np.array([[0.4, 0.2], [0.6, 0.3]]), ("plain", 200): np.array([[0.8, 0.6], [0.8, 0.6]])}
     shown = nb09.plot_courses(costs, "training cost")
     left, right = shown.figure.axes
-    assert (left.get_title(), right.get_title()) == ("batches of 32", "batches of 200")
+    assert (left.get_title(), right.get_title()) == ("Batches of 32", "Batches of 200")
     assert np.allclose(left.get_lines()[0].get_ydata(), [0.5, 0.25])
     assert "plain, batches of 32: 0.250 (0.200 to 0.300) after the last epoch" in shown.words
 

@@ -47,6 +47,7 @@ STUDENTS = {
     "info": "",
 }
 OTHERS = {
+    "concepts": "--paper A",
     "experiment": "small --devices cpu --out results",
     "grade": "group --out marks.csv",
     "handout": "--out course.zip",
