@@ -226,9 +226,6 @@ def forward_magnitude(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array,
     return weighted(of_P, abs(V)), of_P
 
 
-OVERFLOWS = "exp overflows, or a whole row becomes 0: subtract the largest score of the row first"
-
-
 def mistaken_softmax(S: Array, causal: int) -> Mistakes:
     """Usual mistakes in a softmax over j of scores (…, i, j), each with the weights that it leads to."""
     t = S.shape[-1]
@@ -249,9 +246,10 @@ def mistaken_softmax(S: Array, causal: int) -> Mistakes:
     yield words, softmax_of(S, seen, axis=-2)
     single = masked.astype(np.float32)
     E = np.exp(single)
-    divided = E / E.sum(axis=-1, keepdims=True)
-    yield OVERFLOWS, divided
-    yield OVERFLOWS, np.where(seen, divided, 0)  # of a row that becomes 0 its masked weights are not computed
+    E /= E.sum(axis=-1, keepdims=True)
+    words = "exp overflows, or a whole row becomes 0: subtract the largest score of the row first"
+    yield words, E
+    yield words, np.where(seen, E, 0)  # of a row of zeros, masked weights may be left alone
     E = np.exp(single - S.astype(np.float32).max(axis=-1, keepdims=True))
     words = "the largest score may be a masked one: take the largest of those that position i sees"
     yield words, E / E.sum(axis=-1, keepdims=True)
