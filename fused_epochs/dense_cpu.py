@@ -5,6 +5,7 @@ batch scale the deltas of the outputs, which are few: all gradients are proporti
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -33,19 +34,7 @@ def array(
     parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, rate: float
 ) -> np.ndarray:
     """Each batch by the function of gradient_cpu.py, with array operations only."""
-    return in_whole_batches(_array_steps, parameters, architecture, X, Y, batch, rate)
-
-
-def _array_steps(
-    parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, step: np.float32
-) -> None:
-    _steps_by(BY_ARRAYS, parameters, architecture, X, Y, batch, step)
-
-
-def _product_steps(
-    parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, step: np.float32
-) -> None:
-    _steps_by(by_loops(), parameters, architecture, X, Y, batch, step)
+    return in_whole_batches(partial(_steps_by, BY_ARRAYS), parameters, architecture, X, Y, batch, rate)
 
 
 def _steps_by(
@@ -65,4 +54,4 @@ def products(
     parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, rate: float
 ) -> np.ndarray:
     """The same with loops that Numba compiles between the products, which are those of BLAS."""
-    return in_whole_batches(_product_steps, parameters, architecture, X, Y, batch, rate)
+    return in_whole_batches(partial(_steps_by, by_loops()), parameters, architecture, X, Y, batch, rate)

@@ -59,8 +59,9 @@ def _recorded_is_faster(task: Task) -> bool:
 
     Only steps with so much work are tried that a library's products may make up for its launches.
     """
-    work = task.batch_size * chain_of(task.network).flops_a_sample if is_chain(task.network) else 0
-    if task.backend.device != "gpu" or not task.network.is_dense or work < MUCH:
+    if task.backend.device != "gpu" or not task.network.is_dense:
+        return False
+    if task.batch_size * chain_of(task.network).flops_a_sample < MUCH:
         return False
     rows, times = slice(LEAST_BATCHES * task.batch_size), []
     for planner in (_by_own_kernel, recorded):
@@ -86,9 +87,8 @@ def _by_own_kernel(task: Task) -> Plan | Refused:
     """A whole epoch by the backend's kernel, or by those that it leaves the network to when it does not fit them."""
     names, reason = operations_for(task.network, task.optimizer)
     own = KERNELS[task.backend.name]
-    kernels = _kernels(task, own, names)
-    if own == "numba" and _by_tiles(task):
-        kernels = chain(_kernels(task, TILES, [EPOCH]), kernels)
+    before = _kernels(task, TILES, [EPOCH]) if own == "numba" and _by_tiles(task) else ()
+    kernels = (each for each in chain(before, _kernels(task, own, names)) if not each.missing())
     kernel: Any = next(kernels, None)
     is_news = bool(reason)
     note = ""
@@ -147,7 +147,7 @@ def _kernels(task: Task, name: str, operations: list[str]) -> Iterator[Kernel]:
     gpu = task.backend.device == "gpu" or name not in (*KERNELS.values(), TILES)
     for each in operations:
         operation: Any = found(each, gpu)
-        if operation and name in operation.kernels and (name != TILES or not operation.kernels[name].missing()):
+        if operation and name in operation.kernels:
             yield operation.kernels[name]
 
 

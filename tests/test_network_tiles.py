@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from epoch_networks import mistakes, planted
+from refusals import refused
 
 from cuda_on_cpu import host_compiler
 from fused_epochs import network_tiles
@@ -150,3 +151,4 @@ def test_without_a_compiler_numba_trains(monkeypatch, fresh):
     network_tiles.why_not.cache_clear()
     history = trained(SGD(), None)[1]
     assert (history.plan, history.note) == ("numba", "")
+    assert "cannot be used here: there is no C compiler" in refused(trained, SGD(), "tiles")
