@@ -29,7 +29,7 @@ ALONE, CLUSTER, GRID, CLUSTERS = range(4)
 IN_REGISTERS, IN_SHARED, IN_GLOBAL = range(3)
 MEETING = CudaSource.read(Path(__file__).with_name("meeting.cu"))
 COPIES = CudaSource.read(Path(__file__).with_name("copies.cu"))
-MOST_REGISTERS = 120  # for the weights and sums of layer 1 of a thread; the rest is for its other variables
+MOST_REGISTERS = 120  # of a thread, for weights and sums of layer 1; the rest is for its other variables
 MOST_SAMPLES = 48  # sums that a thread holds at a time
 # Of a thread, for all but weights, their memory, inputs and sums.
 OTHER_REGISTERS = {ALONE: 32, CLUSTER: 32, GRID: 48, CLUSTERS: 48}
@@ -39,13 +39,20 @@ MOST_HEARD = 12  # fours of sums that a thread hears from clusters at a time: mo
 MOST_ABOVE = 250_000  # multiplications of a step above layer 1; with 500,000 it took three times as long as streamed
 
 
+TENSOR_CORES = (8, 0), (9, 0), (10, 0), (10, 3)  # of GPUs for data centres: others have few
+
+
 @dataclass(frozen=True)
 class Chip:
-    """The limits of a GPU: bytes of shared memory per block, multiprocessors, and whether it has clusters."""
+    """The limits of a GPU: bytes of shared memory per block, multiprocessors, and whether it has clusters.
+
+    tensor_cores: whether three products in TF32 are faster there than one in float32, as on A100, H100 and B200.
+    """
 
     shared_bytes: int
     multiprocessors: int
     clusters: bool
+    tensor_cores: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def _layout(
     architecture: DenseArchitecture, batch: int, blocks: int, meeting: int, stages: int, rule: Rule,
     chosen: dict[str, Any],
 ) -> Plan | None:  # fmt: skip
-    """A layout with threads of some neurons × some inputs for layer 1. None if a block cannot have so many threads."""
+    """A layout with threads of some neurons × some inputs for layer 1. None if it needs too many threads in a block."""
     own = ceil(architecture.sizes[1] / blocks)
     quads_in_row = ceil(architecture.sizes[0] / 4)
     # If one warp covers a row of weights, prefer more weights per thread: four warps keep a multiprocessor busy.
@@ -180,7 +187,7 @@ def shared_bytes(made: Plan, architecture: DenseArchitecture, batch: int, rule: 
 
 
 def meeting_size(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
-    """The numbers that blocks exchange through global memory, or through what the emulator takes for a cluster."""
+    """The numbers that blocks exchange through global memory, or through memory that emulates a cluster."""
     if made.meeting == ALONE:
         return 1
     n_second, *_ = above = architecture.sizes[2:]
@@ -210,7 +217,7 @@ def _parts(made: Plan, architecture: DenseArchitecture, batch: int) -> int:
 
 
 def _rows(made: Plan, batch: int) -> int:
-    """The samples of a batch, and as many more as to give each group of threads as many."""
+    """The samples of a batch, plus surplus rows so that each group of threads has the same number."""
     groups = made.threads // made.group
     return ceil(batch / groups) * groups
 
@@ -260,7 +267,8 @@ def this_chip() -> Chip:
     import cupy
 
     chip = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
-    return Chip(chip["sharedMemPerBlockOptin"], chip["multiProcessorCount"], chip["major"] >= 9)
+    kind = chip["major"], chip["minor"]
+    return Chip(chip["sharedMemPerBlockOptin"], chip["multiProcessorCount"], kind >= (9, 0), kind in TENSOR_CORES)
 
 
 EMULATED = Chip(99 * 1024, 4, False)  # few blocks: the emulator runs one thread after the other

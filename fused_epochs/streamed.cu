@@ -12,7 +12,8 @@
 //   deltas     dC/dZ of the layer below, from the last layer to the second; in the same phase the weights of the layer
 //              above, which nothing reads any more in this step
 //   weights    the gradients of the first layers, and the step of the optimizer
-// Every product of matrices, also that of a convolution, is computed in tiles by product(). What follows a sum, such as
+// Every product of matrices, also that of a convolution, is computed in tiles by product(), on tensor cores where these are
+// fast, and as exactly as without; those of a few samples without tiles, by streamed_few.cu. What follows a sum, such as
 // bias, activation, slope or optimizer, is applied before it is written. Results do not depend on the order of threads.
 //
 // The map of a layer is (rows, channels, height, width), of a dense layer (rows, neurons). Map 0 are the samples.
@@ -20,13 +21,15 @@
 // All tiles of a product, divided among the blocks.
 template <typename Product>
 __device__ constexpr int units_of() {
-    if constexpr (Product::TILE.part == 0) return tiles_of<Product>() * Product::TILE.split;
+    if constexpr (Product::TILE.part < 0) return Product::UNITS;
+    else if constexpr (Product::TILE.part == 0) return tiles_of<Product>() * Product::TILE.split;
     else return Tiles<Product>::COUNT * Product::TILE.split;
 }
 template <typename Product>
 __device__ void product_from(const Memory& at, float* shared, int first_unit) {
     for (int unit = first_unit; unit < units_of<Product>(); unit += BLOCKS) {
-        if constexpr (Product::TILE.part == 0) product(at, shared, unit, Product{at});
+        if constexpr (Product::TILE.part < 0) Product{{at}}.compute(shared, unit);
+        else if constexpr (Product::TILE.part == 0) product(at, shared, unit, Product{at});
         else image_product(at, shared, unit, Product{{at}});
     }
 }
@@ -35,20 +38,25 @@ template <int UNITS>
 __device__ int after(int begin) {
     return (begin + BLOCKS - UNITS % BLOCKS) % BLOCKS;
 }
-template <bool FIRST_ONE, typename One, typename Other>
+template <int NUMBER, typename First, typename... Others>
 struct Choice {
-    using Type = One;
+    using Type = typename Choice<NUMBER - 1, Others...>::Type;
 };
-template <typename One, typename Other>
-struct Choice<false, One, Other> {
-    using Type = Other;
+template <typename First, typename... Others>
+struct Choice<0, First, Others...> {
+    using Type = First;
 };
 template <int LAYER>
-using ForwardOf = typename Choice<layer(LAYER).forward.part == 0, Forward<LAYER>, ImageForward<LAYER>>::Type;
+__device__ constexpr int kind_of(Tile tile) { return of_few<LAYER>() ? 2 : tile.part == 0 ? 0 : 1; }
 template <int LAYER>
-using DeltasOf = typename Choice<layer(LAYER).deltas.part == 0, Deltas<LAYER>, ImageDeltas<LAYER>>::Type;
+using ForwardOf =
+    typename Choice<kind_of<LAYER>(layer(LAYER).forward), Forward<LAYER>, ImageForward<LAYER>, ForwardOfFew<LAYER>>::Type;
 template <int LAYER>
-using WeightsOf = typename Choice<layer(LAYER).weights.part == 0, Weights<LAYER>, ImageWeights<LAYER>>::Type;
+using DeltasOf =
+    typename Choice<kind_of<LAYER>(layer(LAYER).deltas), Deltas<LAYER>, ImageDeltas<LAYER>, DeltasOfFew<LAYER>>::Type;
+template <int LAYER>
+using WeightsOf =
+    typename Choice<kind_of<LAYER>(layer(LAYER).weights), Weights<LAYER>, ImageWeights<LAYER>, WeightsOfFew<LAYER>>::Type;
 
 // The largest of each window of a pool. Thread by thread, every APART of `count` windows, of which place_of(e) tells the
 // place in the map, or -1.

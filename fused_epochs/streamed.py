@@ -20,9 +20,10 @@ from nncourse.cuda.launch import launch
 from nncourse.device import Array
 from nncourse.errors import DoesNotFitError
 from nncourse.kernels.activations import ALPHA
+from nncourse.kernels.dense import ON_TENSOR_CORES
 from nncourse.kernels.dense_epoch import CROSS_ENTROPIES
 
-FILES = ("streamed_layers", "streamed_products", "streamed_images", "streamed")
+FILES = ("streamed_layers", "streamed_products", "streamed_images", "streamed_few", "streamed")
 TEXTS = tuple(CudaSource.read(Path(__file__).with_name(f"{name}.cu")) for name in FILES)
 
 THREADS = 256
@@ -41,6 +42,8 @@ TILES = {
     (8, 64): 15, (16, 32): 12.5, (32, 32): 19, (32, 64): 29, (64, 16): 22, (64, 64): 54, (128, 16): 30, (128, 32): 58,
     (128, 64): 120,
 }  # fmt: skip
+# The same on tensor cores, where a warp computes 32 × 32 elements: rough, from some products on an H200.
+TENSOR_TILES = {(32, 32): 13, (32, 64): 20, (64, 64): 30, (128, 32): 32, (128, 64): 62}
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # Cycles for a tile, for each round of its elements over the threads, and for a sum that blocks share. All of these were
 # fitted to some thousand products on an H100.
@@ -70,22 +73,23 @@ class Tile:
 def matrix_tile(product: "Product", high: int, wide: int, split: int) -> Tile:
     """A tile of a product of matrices."""
     depth = 32 if high * wide > 1024 else 64
-    stage = sum(max(length * (depth + 4), depth * (length + 4)) for length in (high, wide))  # whichever way they lie
+    stage = sum(max(length * (depth + 4), depth * (length + 8)) for length in (high, wide))  # whichever way they lie
     columns = product.columns + (product.has_bias and product.columns % wide != 0)  # otherwise it is summed apart
     count = ceil(product.rows / high) * ceil(columns / wide)
     return Tile(high, wide, split, 0, high * wide, count, stage)
 
 
-def best_matrix_tile(product: "Product", blocks: int) -> Tile:
+def best_matrix_tile(product: "Product", blocks: int, tensor_cores: bool = False) -> Tile:
     """The tile with which a product of matrices takes the fewest cycles on so many blocks."""
+    tiles = TILES | TENSOR_TILES if tensor_cores else TILES
 
     def cycles(tile: Tile) -> float:
-        rounds, steps = tile.size / THREADS, ceil(product.depth / tile.split) * TILES[tile.high, tile.wide]
+        rounds, steps = tile.size / THREADS, ceil(product.depth / tile.split) * tiles[tile.high, tile.wide]
         shared = ARRIVE + ADD * rounds * tile.split if tile.split > 1 else 0
         return ceil(tile.count * tile.split / blocks) * (BEGIN + ROUND * rounds + steps + shared)
 
     splits = [split for split in SPLITS if split == 1 or product.depth >= 64 * split]
-    return min((matrix_tile(product, *size, split) for size in TILES for split in splits), key=cycles)
+    return min((matrix_tile(product, *size, split) for size in tiles for split in splits), key=cycles)
 
 
 def image_tile(product: "Product", high: int, wide: int, channels: int) -> Tile:
@@ -194,7 +198,7 @@ def products(architecture: ChainArchitecture, batch: int) -> list[tuple[Product,
     return found
 
 
-def tiles_for(made: tuple[Product, ...], blocks: int, most_stage: int) -> tuple[Tile, ...]:
+def tiles_for(made: tuple[Product, ...], blocks: int, most_stage: int, tensor_cores: bool) -> tuple[Tile, ...]:
     """The tiles of a layer's products, with at most so many numbers in a stage."""
     found = []
     for number, product in enumerate(made):
@@ -202,7 +206,7 @@ def tiles_for(made: tuple[Product, ...], blocks: int, most_stage: int) -> tuple[
         if product.k:
             of_images = image_weights_tile if number == 2 else best_image_tile
             best = of_images(product, blocks, most_stage)
-        found.append(best or best_matrix_tile(product, blocks))
+        found.append(best or best_matrix_tile(product, blocks, tensor_cores))
     return tuple(found)
 
 
@@ -213,6 +217,7 @@ class Plan:
     blocks: of the launch; `blocks_at_once` of them share a multiprocessor.
     together: samples that a block takes through the head at a time; 0 without a head.
     stages, shared: of factors in shared memory, and the numbers there are for these.
+    tensor_cores: whether tiles of TENSOR_TILES are computed on these.
     """
 
     tiles: tuple[tuple[Tile, ...], ...]
@@ -221,6 +226,7 @@ class Plan:
     together: int
     stages: int
     shared: int
+    tensor_cores: bool
 
     @property
     def shared_bytes(self) -> int:
@@ -233,7 +239,7 @@ def plan(architecture: ChainArchitecture, batch: int, chip: Chip, blocks_at_once
     """A division of the work for this chip."""
     blocks = chip.multiprocessors * blocks_at_once
     most_stage = min(MOST_STAGE, (chip.shared_bytes // blocks_at_once - RESERVED) // (4 * STAGES[-1]))
-    tiles = tuple(tiles_for(each, blocks, most_stage) for each in products(architecture, batch))
+    tiles = tuple(tiles_for(each, blocks, most_stage, chip.tensor_cores) for each in products(architecture, batch))
     outputs = architecture.contract_sizes["n_out"]
     together = min(ceil(batch / blocks), MOST_SUMS // outputs) if outputs <= MOST_OUTPUTS else 0
     return planned(tiles, blocks, blocks_at_once, together, chip)
@@ -243,7 +249,8 @@ def planned(tiles: tuple[tuple[Tile, ...], ...], blocks: int, blocks_at_once: in
     """A plan with these tiles, and as many stages as fit."""
     stage = max(tile.stage for each in tiles for tile in each)
     for stages in STAGES:
-        made = Plan(tiles, blocks, blocks_at_once, together, stages, max(LEAST_SHARED, stages * stage))
+        shared = max(LEAST_SHARED, stages * stage)
+        made = Plan(tiles, blocks, blocks_at_once, together, stages, shared, chip.tensor_cores)
         if (made.shared_bytes + 1_024) * blocks_at_once <= chip.shared_bytes:
             return made
     raise DoesNotFitError(
@@ -315,14 +322,16 @@ def source(
         "PARAMETERS_AT_ONCE": at_once[1],
         "HAS_HEAD": int(made.together > 0),
         "TOGETHER": max(1, made.together),
+        "TENSOR_CORES": int(made.tensor_cores),
         "ALPHA": f"{ALPHA}f",
     }
     *before, text = TEXTS
     defines = tuple(f"{name}={value}" for name, value in constants.items())
-    return replace(text, defines=defines, before=(MATHEMATICS, MEETING, COPIES, rules.RULES, *before))
+    on_tensor_cores = (ON_TENSOR_CORES,) if made.tensor_cores else ()
+    return replace(text, defines=defines, before=(MATHEMATICS, MEETING, COPIES, rules.RULES, *on_tensor_cores, *before))
 
 
-EMULATED = Chip(99 * 1024, 3, False)  # few blocks: the emulator runs one thread after the other
+EMULATED = Chip(99 * 1024, 3, False, True)  # few blocks: the emulator runs one thread after the other
 
 
 @network_epoch.kernel("streamed", device="gpu", cuda=True)

@@ -31,6 +31,11 @@ __device__ constexpr int with_weights_from(int number) {  // the next layer with
 }
 constexpr int FIRST = with_weights_from(1), OUTPUTS = numbers(LAYERS), OUTPUT = layer(LAYERS).activation;
 
+// Whether a dense layer's products are those of streamed_few.cu.
+constexpr int FEW = 4;
+template <int LAYER>
+__device__ constexpr bool of_few() { return is_dense(LAYER) && BATCH <= FEW; }
+
 // All in global memory. A and D are the maps and the deltas of a batch. `rows` are the samples of this step.
 struct Memory {
     float *parameters, *M, *V, *A, *D, *parts;

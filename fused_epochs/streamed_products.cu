@@ -1,9 +1,17 @@
 // Products of matrices in tiles, for streamed.cu: those of dense layers, and of convolutions as matrices whose rows are
 // pixels. What follows a sum, such as bias, activation, slope or optimizer, is applied before it is written.
 
+// Whether warps compute a tile on tensor cores, each 32 rows × 32 columns: see multiply_in_warp().
+__device__ constexpr bool by_warps(Tile tile) {
+    return TENSOR_CORES && tile.part == 0 && tile.high % 32 == 0 && tile.wide % 32 == 0;
+}
 // A thread computes some rows × some columns of a tile, `members` threads the tile. Groups of `members` divide k.
-__device__ constexpr int own_rows(Tile tile) { return tile.high >= 64 && tile.high * tile.wide >= 2048 ? 8 : 4; }
-__device__ constexpr int own_columns(Tile tile) { return tile.wide >= 64 && tile.high * tile.wide >= 2048 ? 8 : 4; }
+__device__ constexpr int own_rows(Tile tile) {
+    return !by_warps(tile) && tile.high >= 64 && tile.high * tile.wide >= 2048 ? 8 : 4;
+}
+__device__ constexpr int own_columns(Tile tile) {
+    return by_warps(tile) || (tile.wide >= 64 && tile.high * tile.wide >= 2048) ? 8 : 4;
+}
 __device__ constexpr int members(Tile tile) { return tile.high * tile.wide / (own_rows(tile) * own_columns(tile)); }
 __device__ constexpr int groups(Tile tile) { return THREADS / members(tile); }
 // Steps along k whose factors are in shared memory together: eight or more for each group.
@@ -85,8 +93,9 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
     constexpr int LEFT_OVER = HALVES ? GROUPS / 2 : GROUPS;
     static_assert(LEFT_OVER * PADDED <= SHARED, "streamed.py reserves too little shared memory");
     static_assert(!HALVES || GROUPS % 2 == 0, "half of the groups hand their sums to the others");
-    // A thread's rows, or columns, may be adjacent in fours.
-    constexpr int DOWN_BY = Own::DOWN ? 4 : 1, ACROSS_BY = !Own::DOWN && !Product::RIGHT_ALONG_K ? 4 : 1;
+    // A thread's rows, or columns, may be adjacent in fours, or in pairs.
+    constexpr int DOWN_BY = Own::DOWN && !by_warps(TILE) ? 4 : 1;
+    constexpr int ACROSS_BY = Own::DOWN ? 1 : by_warps(TILE) ? 2 : Product::RIGHT_ALONG_K ? 1 : 4;
     auto each_of_own = [&](auto visit) {
 #pragma unroll
         for (int a = 0; a < ROWS; a += DOWN_BY)
@@ -98,6 +107,7 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
         if constexpr (DOWN_BY == 4) *(float4*)place = make_float4(sums[a][b], sums[a + 1][b], sums[a + 2][b], sums[a + 3][b]);
         else if constexpr (ACROSS_BY == 4)
             *(float4*)place = make_float4(sums[a][b], sums[a][b + 1], sums[a][b + 2], sums[a][b + 3]);
+        else if constexpr (ACROSS_BY == 2) *(float2*)place = make_float2(sums[a][b], sums[a][b + 1]);
         else *place = sums[a][b];
     };
     auto add = [&](int a, int b, const float* place) {
@@ -156,7 +166,7 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
 // where ALONG_K, the steps of a row follow each other, else the rows of a step. All are padded.
 template <int LENGTH, int DEPTH, bool ALONG_K>
 struct Factor {
-    static constexpr int PITCH = (ALONG_K ? DEPTH : LENGTH) + 4, NUMBERS = (ALONG_K ? LENGTH : DEPTH) * PITCH;
+    static constexpr int PITCH = ALONG_K ? DEPTH + 4 : LENGTH + 8, NUMBERS = (ALONG_K ? LENGTH : DEPTH) * PITCH;
 
     __device__ static float* at(float* factor, int row, int k) {
         return factor + (ALONG_K ? row * PITCH + k : k * PITCH + row);
@@ -198,6 +208,48 @@ struct Factor {
         }
     }
 };
+
+#if TENSOR_CORES
+// A float32 as a sum of two TF32 numbers, but for 2^-23 or so of it. It is rounded as by rounded_to_tf32(), which asks
+// first whether it is a number.
+__device__ void split_in_two(float number, float& large, float& small) {
+    large = __uint_as_float((__float_as_uint(number) + 0x1000u) & ~0x1fffu);
+    small = number - large;
+}
+// The sums of a warp over LENGTH steps along k from `k0` on, for 32 rows of the left factor from y on and 32 rows of the
+// right one from x on. Products of large and small parts are added up, but those of two small parts, which are as small
+// as float32's rounding. Tensor cores cut their sums off instead of rounding them, so each is of these steps only.
+template <typename Left, typename Right, int LENGTH>
+__device__ void multiply_in_warp(float* left, float* right, int y, int x, int k0, float (&sums)[4][8]) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;  // see multiply_fragments()
+    float z[2][4][4] = {};
+#pragma unroll
+    for (int k = k0; k < k0 + LENGTH; k += 8) {
+        float a[2][4], small_a[2][4], b[4][2], small_b[4][2];
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            const int m = e / 4, c = e % 4;
+            split_in_two(*Left::at(left, y + 16 * m + 8 * (c % 2) + g, k + 4 * (c / 2) + t), a[m][c], small_a[m][c]);
+        }
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            split_in_two(*Right::at(right, x + 8 * (e / 2) + g, k + 4 * (e % 2) + t), b[e / 2][e % 2], small_b[e / 2][e % 2]);
+#pragma unroll
+        for (int e = 0; e < 8; e++) multiply_fragments(z[e / 4][e % 4], small_a[e / 4], b[e % 4]);
+#pragma unroll
+        for (int e = 0; e < 8; e++) multiply_fragments(z[e / 4][e % 4], a[e / 4], small_b[e % 4]);
+#pragma unroll
+        for (int e = 0; e < 8; e++) multiply_fragments(z[e / 4][e % 4], a[e / 4], b[e % 4]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 8; j++) sums[i][j] += z[i / 2][j / 2][i % 2 * 2 + j % 2];
+}
+#else
+template <typename Left, typename Right, int LENGTH>
+__device__ void multiply_in_warp(float* left, float* right, int y, int x, int k0, float (&sums)[4][8]);
+#endif
 
 // Computes a tile: the sums over k < of.depth of left(i, k) right(k, j), for i < of.rows and j < COLUMNS. The factors pass through shared memory in STAGES stages: those of the next ones are copied meanwhile. Groups of threads
 // divide k, and so do the blocks that share a tile, of which the last one to arrive adds up their sums, in order.
@@ -241,7 +293,9 @@ __device__ void product(const Memory& at, float* shared, int unit, const Product
     };
 
     constexpr int ROWS = own_rows(TILE), OWN_COLUMNS = own_columns(TILE), ACROSS = WIDE / OWN_COLUMNS;
+    constexpr int LENGTH = DEPTH / GROUPS, WARPS_ACROSS = divided_up(WIDE, 32);
     const int group = thread / MEMBERS, down = thread % MEMBERS / ACROSS, right = thread % ACROSS;
+    const int warp = thread % MEMBERS / 32, y = warp / WARPS_ACROSS * 32, x = warp % WARPS_ACROSS * 32;
     float sums[ROWS][OWN_COLUMNS] = {};
     Elements<Product, HIGH, WIDE> own;
     __syncthreads();  // the tile before is no longer read
@@ -249,7 +303,7 @@ __device__ void product(const Memory& at, float* shared, int unit, const Product
         for (int turn = 0; turn < STAGES; turn++) prepare(turn);
         __syncthreads();
     }
-#pragma unroll
+#pragma unroll 1  // a kernel that outgrows the cache for instructions waits for them in every phase
     for (int turn = 0; turn < STAGES - 1; turn++) copy(turn);
     if (own.READS_AHEAD) own.read(of, tile, 0);
     for (int turn = 0; turn < turns; turn++) {
@@ -257,24 +311,32 @@ __device__ void product(const Memory& at, float* shared, int unit, const Product
         __syncthreads();
         copy(turn + STAGES - 1);
         prepare(turn + STAGES);
-        const float *left_at = shared + turn % STAGES * STAGE, *right_at = left_at + Left::NUMBERS;
+        float *left_at = shared + turn % STAGES * STAGE, *right_at = left_at + Left::NUMBERS;
+        if constexpr (by_warps(TILE)) {
+            multiply_in_warp<Left, Right, LENGTH>(left_at, right_at, y, x, group * LENGTH, sums);
+        } else {
 #pragma unroll
-        for (int k = 0; k < DEPTH / GROUPS; k += 4) {
-            float l[ROWS][4], r[OWN_COLUMNS][4];
-            Left::read(left_at, down, group * (DEPTH / GROUPS) + k, l);
-            Right::read(right_at, right, group * (DEPTH / GROUPS) + k, r);
+            for (int k = 0; k < LENGTH; k += 4) {
+                float l[ROWS][4], r[OWN_COLUMNS][4];
+                Left::read(left_at, down, group * LENGTH + k, l);
+                Right::read(right_at, right, group * LENGTH + k, r);
 #pragma unroll
-            for (int step = 0; step < 4; step++)
+                for (int step = 0; step < 4; step++)
 #pragma unroll
-                for (int i = 0; i < ROWS; i++)
+                    for (int i = 0; i < ROWS; i++)
 #pragma unroll
-                    for (int j = 0; j < OWN_COLUMNS; j++) sums[i][j] += l[i][step] * r[j][step];
+                        for (int j = 0; j < OWN_COLUMNS; j++) sums[i][j] += l[i][step] * r[j][step];
+            }
         }
     }
     wait_for_groups<0>();
-    finish<GROUPS, HIGH, WIDE>(
-        at, shared, of, tile, share, group, sums, own, [&](int a) { return Left::template row_of<ROWS>(down, a); },
-        [&](int b) { return Right::template row_of<OWN_COLUMNS>(right, b); });
+    auto row_of = [&](int a) {
+        return by_warps(TILE) ? y + a * 8 + thread % 32 / 4 : Left::template row_of<ROWS>(down, a);
+    };
+    auto column_of = [&](int b) {
+        return by_warps(TILE) ? x + b / 2 * 8 + thread % 4 * 2 + b % 2 : Right::template row_of<OWN_COLUMNS>(right, b);
+    };
+    finish<GROUPS, HIGH, WIDE>(at, shared, of, tile, share, group, sums, own, row_of, column_of);
 }
 
 // The place of an element of a tile in the whole product; whether it is there.
@@ -465,7 +527,7 @@ struct Weights {
 // The biases of a dense layer that Weights leaves out: a unit is 32 neurons, and the warps of a block divide the samples.
 template <int LAYER>
 __device__ constexpr int bias_units() {
-    return Weights<LAYER>::HAS_BIAS ? 0 : divided_up(layer(LAYER).channels, 32);
+    return Weights<LAYER>::HAS_BIAS || of_few<LAYER>() ? 0 : divided_up(layer(LAYER).channels, 32);
 }
 template <int LAYER>
 __device__ void biases_from(const Memory& at, float* shared, int first_unit) {

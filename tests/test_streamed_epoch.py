@@ -15,6 +15,7 @@ from fused_epochs.network import ADAM, CROSS, MOMENTUM, NETWORKS, PLAIN, POOL_2,
 from fused_epochs.streamed import (
     EMULATED,
     IMAGE_TILES,
+    TENSOR_TILES,
     TILES,
     image_tile,
     matrix_tile,
@@ -28,7 +29,7 @@ from nnclassroom.judge import check
 from nncourse.errors import DoesNotFitError
 from tests.tiers import many
 
-H200, T4, RTX_4060 = Chip(227 * 1024, 132, True), Chip(64 * 1024, 40, False), Chip(99 * 1024, 24, False)
+H200, T4, RTX_4060 = Chip(227 * 1024, 132, True, True), Chip(64 * 1024, 40, False), Chip(99 * 1024, 24, False)
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 needs_nvrtc = pytest.mark.skipif(why_no_nvrtc() is not None, reason=str(why_no_nvrtc()))
 RELUS = "relu relu relu softmax"
@@ -57,14 +58,14 @@ def largest_error(case_sizes, made=None, **options):
     return max(float(np.abs(got - reference).max(initial=0.0)) for got, reference in pairs)
 
 
-def with_tile(case_sizes, high, wide, split):
+def with_tile(case_sizes, high, wide, split, tensor_cores):
     """A plan with this tile for every product."""
-    architecture, batch = case_sizes["architecture"], case_sizes["batch"]
-    made = plan(architecture, batch, EMULATED)
+    architecture, batch, chip = case_sizes["architecture"], case_sizes["batch"], Chip(99 * 1024, 3, False, tensor_cores)
+    made = plan(architecture, batch, chip)
     tiles = tuple(
         tuple(matrix_tile(product, high, wide, split) for product in each) for each in products(architecture, batch)
     )
-    return planned(tiles, made.blocks, 1, made.together, EMULATED)
+    return planned(tiles, made.blocks, 1, made.together, chip)
 
 
 def with_image_tile(case_sizes, high, wide, channels):
@@ -78,6 +79,11 @@ def with_image_tile(case_sizes, high, wide, channels):
     return planned(tuple(tiles), made.blocks, 1, made.together, EMULATED)
 
 
+FEW = (
+    sizes((70,), (37, 66), "tanh sigmoid", "mse", ADAM, n=9, batch=4),
+    sizes((64,), (36, 40, 3), "tanh tanh softmax", "mse", ADAM, n=5, batch=2),
+    sizes((2, 9, 8), ((9, 3, *SAME_3), POOL_2, 20, 38), "tanh tanh softmax", CROSS, MOMENTUM, n=2, batch=1),
+)
 # Bands of an even number of lines, so that each window of the pool is in one; and one that is in no band as a whole.
 POOLED = sizes((3, 23, 20), ((5, 3, *SAME_3), POOL_2, 3), "tanh softplus", rule=MOMENTUM, n=3, batch=2)
 
@@ -89,13 +95,20 @@ def test_every_tile_of_images_is_right_under_the_emulator(tile, case, emulator):
     assert largest_error(case, with_image_tile(case, *tile, channels=2)) < 2e-6
 
 
-SOME_TILES = [(*tile, 1 + number % 3) for number, tile in enumerate(TILES)]
+SOME_TILES = [(*tile, 1 + number % 3, False) for number, tile in enumerate(TILES)]
+SOME_TILES += [(*tile, 1 + number % 3, True) for number, tile in enumerate(TENSOR_TILES)]
 
 
-@pytest.mark.parametrize("tile", many(SOME_TILES, str, lambda tile: tile[2], "network_epoch"))
+@pytest.mark.parametrize("tile", many(SOME_TILES, str, lambda tile: tile[2:], "network_epoch"))
 @pytest.mark.parametrize("case", [DENSE, FILTERS], ids=["dense", "filters"])
 def test_every_tile_is_right_under_the_emulator(tile, case, emulator):
     assert largest_error(case, with_tile(case, *tile)) < 2e-6
+
+
+def test_a_few_samples_are_right_under_the_emulator(emulator):
+    """Inputs that can be read in fours and others, biases in the last unit, a batch that is not full, and a pool."""
+    for case in FEW:
+        assert largest_error(case) < 2e-6
 
 
 @pytest.mark.full
