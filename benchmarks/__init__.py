@@ -1,1 +1,1 @@
-"""Timings of the course's kernels and training steps, compared with PyTorch, JAX and scikit-learn."""
+"""Time the course's kernels and training steps, and compare them with PyTorch, JAX and scikit-learn."""

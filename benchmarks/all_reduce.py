@@ -1,8 +1,8 @@
-"""The sum over GPUs by peer memory and by NCCL: python -m benchmarks.all_reduce [--devices 2,4] [--quick] [--out FILE].
+"""Time sums over GPUs, by peer memory and by NCCL: python -m benchmarks.all_reduce [--devices 2,4] [--quick].
 
-Prints tables and, without --quick, writes results/all_reduce.json. One process drives all GPUs of the host. NVLink
-multicast stays off. A contender that adds wrongly, or leaves other bits on one GPU than on another, ends the run with
-status 1.
+Prints tables and, without --quick, writes results/all_reduce.json, or --out FILE. One process drives all GPUs of the
+host. NVLink multicast stays off. If a contender adds wrongly, or its sums are not equal bit for bit on all GPUs, the
+run ends with status 1.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class WrongSumError(WrongResultError):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    about, quick = __doc__.splitlines()[0], "two small sizes, to see that everything runs"
+    about, quick = __doc__.splitlines()[0], "two small sizes, to test that everything runs"
     return command("all_reduce", about, [2, 4], quick, run, table, arguments)
 
 

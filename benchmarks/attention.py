@@ -1,13 +1,13 @@
-"""Transformers and attention beside PyTorch: python -m benchmarks.attention, on a machine with an NVIDIA GPU.
+"""Compare transformers and attention with PyTorch's: python -m benchmarks.attention, on a machine with an NVIDIA GPU.
 
 Training: three transformers (causal, layer normalisation before each part, GELU in the form with tanh), Adam, float32
-without TF32, steps on one batch of random tokens that is already on the GPU. All begin with the same weights. Before
-they are timed, their costs after CHECKED steps are compared. PyTorch runs eagerly, and as a recorded CUDA graph; the
-course trains by the plan that it chooses, and by recorded steps with readable kernels in place of the default ones.
+without TF32, steps on one batch of random tokens that is already on the GPU. All contenders begin with the same
+weights. Before they are timed, their costs after CHECKED steps are compared. PyTorch runs eagerly, and as a recorded
+CUDA graph. nncourse trains with its own choice of a plan, and with recorded steps of readable kernels.
 
-Attention alone, forward: one sample of 8 heads of width 64; fused_attention, by its kernels tiled and shared;
-attention_forward, which stores the weights; the same steps with stored scores by cuBLAS; and PyTorch's
-scaled_dot_product_attention.
+Attention alone, forward: one sample with 8 heads of width 64. The contenders are fused_attention, with its kernels
+tiled and shared; attention_forward, which stores the weights; the same steps with stored scores, by cuBLAS; and
+PyTorch's scaled_dot_product_attention.
 
 Contenders take turns; a time is the median of the rounds.
 """
@@ -305,7 +305,7 @@ def shortened(words: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results (default results/)")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each is timed (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="times that each contender is timed (default 5)")
     options = parser.parse_args(arguments)
     path = options.out / "attention.json"
     refuse_out(parser, path)

@@ -1,12 +1,12 @@
-"""The same epochs and steps by the package of another commit and by this one, in alternation.
+"""Time the same epochs and steps with the package of a different commit and with this one, in alternation.
 
-    git archive COMMIT nncourse nnclassroom cuda_on_cpu | tar x -C .old     # the other packages
+    git archive COMMIT nncourse nnclassroom cuda_on_cpu | tar x -C .old     # gets the other package
     python -m benchmarks.before_after gpu           # the networks of docs/speed.md's tables; or cpu
     python -m benchmarks.before_after cpu --old .old --rounds 5
 
-Each contender has two processes, one for each package; both prepare, then they are asked in turn, the first one in turn
-too. Prints the medians and the ratios; a ratio above 1 says that this package is slower. Nothing is written, unless
---out names a file for the raw times. Both packages are driven by this folder's contenders; networks that the other
+Each contender has two processes, one for each package. Both prepare; then they take turns, and also take turns at being
+first. Prints the medians and their ratios; a ratio above 1 means that this package is slower. Nothing is written,
+unless --out names a file for the raw times. This folder's contenders drive both packages. Networks that the other
 package does not know are left out.
 """
 
@@ -33,11 +33,9 @@ OLD, NEW = "before", "after"
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("device", choices=CONTENDERS)
-    parser.add_argument(
-        "--old", type=Path, default=ROOT / ".old", help="the folder of the other package (default .old)"
-    )
+    parser.add_argument("--old", type=Path, default=ROOT / ".old", help="folder with the other package (default .old)")
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--cases", nargs="+", help="some of the networks, as docs/speed.md names them")
+    parser.add_argument("--cases", nargs="+", help="networks to time, as docs/speed.md names them (default: all)")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
     if not (options.old / "nncourse" / "__init__.py").is_file():

@@ -1,4 +1,4 @@
-"""The page of a card, and docs/speed.md's table of cards, from results/card-MACHINE.json. Not a command."""
+"""Make the page of a card, and docs/speed.md's table of cards, from results/card-MACHINE.json. Not a command."""
 
 import json
 import textwrap

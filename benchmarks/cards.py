@@ -1,4 +1,4 @@
-"""One card in a minute or two, for `python -m benchmarks.gpu --quick`: its parts. The page is card_tables.py's.
+"""Measure one card in a minute or two: the parts of `python -m benchmarks.gpu --quick`. card_tables.py makes its page.
 
 Needs no data, and no library but the course's. Not a command.
 """

@@ -1,4 +1,4 @@
-"""Time all contenders on all cases, each contender in its own process, in turn, round by round.
+"""Time all contenders on all cases: each contender has its own process, and they take turns, round by round.
 
 Used by benchmarks.cpu and benchmarks.gpu; not a command.
 """

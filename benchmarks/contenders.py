@@ -1,4 +1,4 @@
-"""The contenders and cases. A contender takes a case and returns a function, and how many steps one call of it makes.
+"""The contenders and cases. A contender takes a case and returns a function, and the number of steps in one call of it.
 
 All train the same network in the same way: sigmoid, mean squared error, stochastic gradient descent, float32, one batch
 per step, data already on the device. (scikit-learn's classifier uses cross-entropy; the work per step is the same.)

@@ -1,8 +1,8 @@
-"""The kernels of a convolution's forward pass and of its gradients beside PyTorch's, which are cuDNN's.
+"""Compare the kernels of a convolution's forward pass and of its gradients with PyTorch's, which are cuDNN's.
 
 The layers are those of a ResNet-34 on images of 148 × 197 pixels, batch 128, and those of the digits CNN, batch 32.
-float32 without TF32; everything lies on the GPU, and a kernel that can writes its result to an array that is there.
-PyTorch is given images with their padding where cuDNN has none of the kind, and does not divide by the batch.
+float32 without TF32. Everything is on the GPU, and a kernel that is able to writes its result into an existing array.
+PyTorch gets padded images where cuDNN does not have that kind of padding, and does not divide by the batch.
 """
 
 import statistics

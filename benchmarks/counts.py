@@ -1,13 +1,13 @@
-"""The emulator's counts beside a GPU's counters, for every CUDA kernel: python -m benchmarks.counts [--out FOLDER].
+"""Compare the emulator's counts with a GPU's counters for all kernels: python -m benchmarks.counts [--out FOLDER].
 
-Needs a GPU and Nsight Compute (ncu); with --again only the saved counts of a GPU. Each kernel of the course is launched
-once, on the small case on which the judge looks at its accesses: under ncu, which reads the hardware's counters, and on
-the emulator. Counted are what warps ask global memory for (requests) and the sectors of 32 bytes that this touches, for
-reads and writes of all arrays together, and the turns that the banks of shared memory lose to conflicts. Atomics and
-accesses outside arrays are left out.
+Needs a GPU and Nsight Compute (ncu); with --again it needs only the saved counts of a GPU. Each kernel of the course is
+launched once under ncu, which reads the hardware's counters, and once on the emulator. Both launches use the small case
+on which the judge looks at the kernel's accesses. What is counted, for reads and for writes of all arrays together: the
+requests of warps to global memory, the sectors of 32 bytes that these touch, and the turns that the banks of shared
+memory lose to conflicts. Atomics and accesses outside arrays are left out.
 
-The compiler may leave out accesses that the text has, or add some. So ncu watches twice: kernels compiled as always,
-and kernels compiled as they are written, without optimisation.
+The compiler may remove accesses that the code has, or add some. So ncu watches each kernel twice: compiled as always,
+and compiled as it is written, without optimisation.
 """
 
 import argparse
@@ -33,9 +33,9 @@ GPU, AS_WRITTEN, EMULATOR = "gpu", "gpu, as written", "emulator"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--launch", action="store_true", help="only launch the kernels, as ncu is told to do")
+    parser.add_argument("--launch", action="store_true", help="only launch the kernels: the command that ncu runs")
     parser.add_argument("--out", type=Path, default=saved.RESULTS, help="folder for the results (default results/)")
-    parser.add_argument("--again", action="store_true", help="count on the emulator only, and keep the GPU's counts")
+    parser.add_argument("--again", action="store_true", help="count on the emulator, and keep the GPU's saved counts")
     options = parser.parse_args(arguments)
     if options.launch:
         for operation, kernel in kernels():

@@ -1,8 +1,8 @@
 """Compare training steps on the CPU with a plain C program, PyTorch and scikit-learn: python -m benchmarks.cpu.
 
-Each contender of contenders.py runs in its own process with one thread; they are timed in turn. All raw times are
-written to results/cpu.json, with the machine, the versions and the date: --out FILE. With --quick every contender is
-timed shortly in one round, to see that it runs; then nothing is written unless --out says where, and the tables shown.
+Each contender of contenders.py runs in its own process, with one thread; contenders take turns. All raw times are
+written to results/cpu.json, or --out FILE, with the machine, the versions and the date. With --quick, every contender
+is timed briefly, in one round, to test that it runs. Then nothing is written unless --out names a file.
 """
 
 import argparse
@@ -18,7 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="short times, to test that everything runs")
-    parser.add_argument("--out", type=Path, help="the results (default, unless --quick: results/cpu.json)")
+    parser.add_argument("--out", type=Path, help="file for the results (default: results/cpu.json, with --quick none)")
     options = parser.parse_args()
     out = options.out or (None if options.quick else RESULTS / "cpu.json")
     if out:

@@ -1,4 +1,4 @@
-"""The data sets that benchmarks train on, in $NNCOURSE_DATA: they download nothing. Not a command."""
+"""Find the data sets that benchmarks train on, in $NNCOURSE_DATA. Nothing is downloaded. Not a command."""
 
 import os
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""784-192-10 on GPUs that share each batch: python -m benchmarks.data_parallel [--devices 1,2,4] [--out FILE].
+"""Train 784-192-10 on GPUs that share each batch: python -m benchmarks.data_parallel [--devices 1,2,4] [--out FILE].
 
 An epoch of 50,000 made-up samples is one CUDA graph on each GPU, with the all-reduce by peer memory among its kernels.
-Beside it one GPU alone: `streamed`, and one_kernel where the network fits. Prints a table and, without
---quick, writes results/data_parallel.json.
+For comparison, one GPU trains alone, with the kernels `streamed` and, if the network fits, `one_kernel`. Prints a table
+and, without --quick, writes results/data_parallel.json.
 """
 
 import statistics
@@ -35,7 +35,7 @@ class WrongTrainingError(WrongResultError):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    about, quick = __doc__.splitlines()[0], "few samples, to see that everything runs"
+    about, quick = __doc__.splitlines()[0], "few samples, to test that everything runs"
     return command("data_parallel", about, [1, 2, 4], quick, run, table, arguments)
 
 

@@ -1,4 +1,4 @@
-"""The tables of what several GPUs do together, from the results of all_reduce, data_parallel, devices_gpu, resnet.
+"""Make the tables of the results of all_reduce, data_parallel, devices_gpu, experiment and resnet.
 
 Used by benchmarks.tables; not a command.
 """

@@ -1,8 +1,8 @@
-"""How much two processes on two cores gain: python -m benchmarks.devices_cpu [--rounds N] [--out FILE].
+"""Measure how much two processes on two cores gain: python -m benchmarks.devices_cpu [--rounds N] [--out FILE].
 
-Weak scaling of data-parallel training, NumPy's kernels, one BLAS thread a process: K processes take K times the batch
-of one process alone. The efficiency is the time of a step alone over that of a step of all. Each measurement starts
-its processes anew, so that none is left to wait and to disturb; alone and together take turns, round by round.
+Weak scaling of data-parallel training, with NumPy's kernels and one BLAS thread per process: K processes have K times
+the batch of one process. The efficiency is the time of a step alone, divided by the time of a step of all processes.
+Each measurement starts its processes anew, so that no waiting process disturbs it; the two kinds take turns.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
     parser.add_argument("--out", type=Path, default=RESULTS / "devices_cpu.json")
-    parser.add_argument("--samples", type=int, default=SAMPLES, help="of an epoch; fewer to see that it runs")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="samples in an epoch; few test that it runs")
     parser.add_argument("--member", type=int, metavar="ROWS", help=argparse.SUPPRESS)
     parser.add_argument("--whole", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -1,11 +1,11 @@
-"""ResNet-34 on one GPU and on all: python -m benchmarks.devices_gpu [--counts 2,4] [--out FILE] [--quick].
+"""Train ResNet-34 on one GPU and on several: python -m benchmarks.devices_gpu [--counts 2,4] [--out FILE] [--quick].
 
-Synchronous data-parallel training in float32 (no TF32), 128 images a GPU, by nncourse and by PyTorch's
-DistributedDataParallel: images a second of K GPUs over the mean of each of them alone, energy and EDP. It takes about
-three minutes, writes results/devices_gpu.json, without --quick, and prints a table.
+Synchronous data-parallel training in float32 (no TF32) with 128 images per GPU, by nncourse and by PyTorch's
+DistributedDataParallel. It measures the images per second of K GPUs, divided by the mean of each of them alone; energy;
+and EDP. It takes about three minutes, prints a table and, without --quick, writes results/devices_gpu.json.
 
-Each library gets one process a GPU, which live as long as everything is measured with them: each GPU alone while the
-others wait, then the first K together, round after round. The images lie on the GPUs already. NVLink multicast is off.
+Each library has one process per GPU. The same processes make all measurements: first each GPU alone while the others
+wait, then the first K together, round after round. The images are on the GPUs already. NVLink multicast is off.
 """
 
 import argparse
@@ -57,12 +57,12 @@ class Setting:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--counts", type=lambda text: tuple(map(int, text.split(","))), help="default: 2, 4, … and all")
+    parser.add_argument("--counts", type=lambda text: tuple(map(int, text.split(","))), help="GPUs (default 2,4,… all)")
     parser.add_argument("--rounds", type=int, default=Setting.rounds)
-    parser.add_argument("--seconds", type=float, default=Setting.seconds, help="of each measurement")
-    parser.add_argument("--batch", type=int, default=Setting.batch, help="of each GPU")
-    parser.add_argument("--only", choices=LIBRARIES, help="one of the two")
-    parser.add_argument("--quick", action="store_true", help="ResNet-18 on tiny images, on the CPU without a GPU")
+    parser.add_argument("--seconds", type=float, default=Setting.seconds, help="seconds of a measurement")
+    parser.add_argument("--batch", type=int, default=Setting.batch, help="images per GPU in a batch")
+    parser.add_argument("--only", choices=LIBRARIES, help="library to measure (default: both)")
+    parser.add_argument("--quick", action="store_true", help="train ResNet-18 on tiny images, even without a GPU")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--member", choices=LIBRARIES, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

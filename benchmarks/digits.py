@@ -1,11 +1,11 @@
-"""An epoch of the digits CNN with nncourse, PyTorch and JAX: the same network, weights, batches and order for all.
+"""Train an epoch of the digits CNN with nncourse, PyTorch and JAX: with the same network, weights, batches and order.
 
 Two convolutions, a max-pool, two dense layers; ReLU, softmax and cross-entropy, Adam; float32 with TF32 off; the data
-lie on the device. The last batch is smaller where the samples do not divide.
+are on the device. If the samples cannot be divided into equal batches, the last batch is smaller.
 
-A contender has one form or several: functions make(problem) -> Trainer. Before they are timed, the parameters of each
-after CHECKED steps are compared with a float64 reference; on a GPU each also trains an epoch from the beginning, for
-its accuracy on the test set. The fastest of those that are right is timed.
+A contender has one form or several, each a function make(problem) -> Trainer. Before the forms are timed, the
+parameters of each after CHECKED steps are compared with a float64 reference. On a GPU each form also trains an epoch
+from the beginning, for its accuracy on the test set. A contender's time is that of its fastest correct form.
 """
 
 from collections.abc import Callable

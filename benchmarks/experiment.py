@@ -1,8 +1,8 @@
-"""The recorded experiments: `python -m benchmarks.experiment` does the runs that are missing in results/experiment.
+"""Record experiments: `python -m benchmarks.experiment` does the runs that are missing in results/experiment.
 
-Each is a command of `nncourse experiment` with a folder of its own. With --limit 540 no run is started that would not
-end within 540 seconds; the same command again goes on with what is left. At last the page of all is written; --limit 0
-does that alone.
+Each experiment is a command of `nncourse experiment` with a folder of its own. With --limit 540 no run starts that
+would not end within 540 seconds; run the same command again to continue. At the end the page of all experiments is
+written; --limit 0 writes only this page.
 """
 
 import argparse
@@ -44,9 +44,9 @@ RECORDS = (  # in the order in which they are recorded
     Record("validation_10", f"{TRIED} --size {SMALL} --validation 0.1", 40),
     Record("validation_10_every_5", f"{TRIED} --size {SMALL} --validation 0.1 --validate-every 5", 40),
     Record("validation_10_one_by_one", f"{TRIED} --size {SMALL} --validation 0.1 --validation-batch 1", 120),
-    Record("hybrid", "--devices 1,cpu+1 --runs 1 --epochs 15 --size 74x99 --cpu-share 0.04", 450),
+    Record("hybrid", "--devices 1,cpu+1 --runs 1 --epochs 5 --size 74x99", 120),
     Record(
-        "mnist", "--devices cpu,1 --runs 1 --epochs 8 --batch-size 50 --learning-rate 0.5 --cpu-steps 0 --threads 1", 60
+        "mnist", "--devices cpu,1 --runs 1 --epochs 8 --batch-size 50 --learning-rate 0.1 --cpu-steps 0 --threads 1", 60
     ),
     Record("two_gpus", "--devices 1,group1,2 --runs 3 --epochs 10", 60, gpus=2),
     Record("two_gpus", "--devices pytorch2 --runs 1 --epochs 10", 60, gpus=2),
@@ -57,9 +57,9 @@ RECORDS = (  # in the order in which they are recorded
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS", help="for all of it")
-    parser.add_argument("--only", metavar="FOLDERS", help="such as .,hybrid (default: all that this machine can)")
-    parser.add_argument("--out", type=Path, default=HERE, help="default: benchmarks/results/experiment")
+    parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS", help="time for all runs")
+    parser.add_argument("--only", metavar="FOLDERS", help="folders to fill, such as .,hybrid (default: all)")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder for the results (default: results/experiment)")
     options = parser.parse_args()
     over = time.monotonic() + options.limit
     folders = options.only.split(",") if options.only else [each.folder for each in RECORDS]

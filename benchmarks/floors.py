@@ -1,7 +1,7 @@
-"""Lower bounds (floors) for the time of a step of one_kernel: from its arithmetic, its shared memory, its barriers.
+"""Compute lower bounds (floors) for the time of a step of one_kernel: from its arithmetic, shared memory and barriers.
 
-The rates and latencies are measured with floors.cu on the current GPU, with the plan's numbers of threads and blocks.
-The minimal amounts of work are counted here: see each function.
+floors.cu measures the rates and latencies on the current GPU, with the plan's numbers of threads and blocks. This file
+counts the least amounts of work: see each function.
 """
 
 from itertools import pairwise

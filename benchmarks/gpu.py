@@ -1,12 +1,12 @@
-"""All measurements on a GPU in one run: python -m benchmarks.gpu [--only PART,PART [--merge]] [--quick] [--out FILE].
+"""Measure everything on a GPU in one run: python -m benchmarks.gpu [--only PART,PART [--merge]] [--quick] [--out FILE].
 
---quick measures any card in a minute or two, prints a page and writes results/card-MACHINE.json, a row of
+--quick measures any card in a minute or two, prints a page and writes results/card-MACHINE.json, which becomes a row of
 docs/speed.md: see cards.py. --quick --only measures some parts with small sizes, to test that they run.
 
 A complete run writes results/gpu.json, from which `python -m benchmarks.tables` makes docs/speed.md; this folder's
-README.md describes its contents. The part `base` times the CPU beside the GPU: a plain C program, loops, NumPy, Numba.
---merge puts the parts into what is there, if machine and versions are the same, and measures everything if not. Each
-part runs in its own process, and so does each contender of `epochs`, `base` and `digits`.
+README.md describes its contents. The part `base` also times the CPU: a plain C program, loops, NumPy, Numba. --merge
+puts the parts into the existing file if machine and versions are the same, and otherwise measures everything. Each part
+runs in its own process, and so does each contender of `epochs`, `base` and `digits`.
 """
 
 import argparse
@@ -31,11 +31,11 @@ APART = 0.01  # accuracies of the digits CNN's contenders may lie this far from 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", type=parts_of, metavar="PART,PART", help=f"{', '.join(PARTS)}; or all")
+    parser.add_argument("--only", type=parts_of, metavar="PART,PART", help=f"parts: {', '.join(PARTS)}; or all")
     parser.add_argument(
-        "--merge", action="store_true", help="into results/gpu.json, or everything if it is of another machine"
+        "--merge", action="store_true", help="put the parts into results/gpu.json, if it is of this machine"
     )
-    parser.add_argument("--quick", action="store_true", help="one card, in minutes; with --only: small sizes, to test")
+    parser.add_argument("--quick", action="store_true", help="measure any card in minutes; with --only: small sizes")
     parser.add_argument("--rounds", type=int, default=3)
     usual = "default: results/gpu.json for a whole run and --merge, results/card-MACHINE.json for --quick"
     parser.add_argument("--out", type=Path, help=f"file for the results ({usual})")

@@ -1,9 +1,9 @@
-"""How the time of a training step grows: python -m benchmarks.growth [--device cpu] [--rounds 5] [--out FOLDER].
+"""Measure how a training step's time grows: python -m benchmarks.growth [--device cpu] [--rounds 5] [--out FOLDER].
 
 Two families of dense networks with two hidden layers, by SGD: n-n-n-10 with more and more parameters, batch 64; and
-512-512-512-10 with larger and larger batches. Beside the contenders of benchmarks.networks, which take turns as there,
-stands the time that the arithmetic alone takes at the rate of the fastest product of large matrices, measured in the
-same run. On a CPU each contender is a process of its own, with one thread.
+512-512-512-10 with larger and larger batches. The contenders are those of benchmarks.networks, and take turns as there.
+The results also have the time that the arithmetic alone takes, at the rate of the fastest product of large matrices,
+measured in the same run. On a CPU each contender is a process of its own, with one thread.
 
     python -m benchmarks.growth --plot    # draws docs/growth.png from the results of all machines
 """
@@ -35,10 +35,10 @@ FAMILIES = {"parameters": f"parameters, batch {BATCH}", "batch": f"batch, {SIDE}
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU if there is one")
+    parser.add_argument("--device", choices=("cpu", "gpu"), help="device (default: the GPU if there is one)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=saved.RESULTS, help="folder for the results (default results/)")
-    parser.add_argument("--plot", action="store_true", help="only draw docs/growth.png")
+    parser.add_argument("--plot", action="store_true", help="only draw docs/growth.png from saved results")
     options = parser.parse_args(arguments)
     if options.plot:
         plot(options.out)

@@ -1,4 +1,4 @@
-"""Compare the kernels of dense_forward on large square matrices with cuBLAS, in one process and on the same data."""
+"""Compare the kernels of dense_forward with cuBLAS on large square matrices, in one process and on the same data."""
 
 import statistics
 

@@ -1,4 +1,4 @@
-"""The machine that measures: what results files say of it, and its name in theirs. Not a command."""
+"""Describe the machine that measures, for the contents of results files and for their names. Not a command."""
 
 import contextlib
 import re

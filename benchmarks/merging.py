@@ -1,4 +1,4 @@
-"""New parts of a GPU run, put into the results of an earlier run on the same machine with the same versions."""
+"""Put new parts of a GPU run into the results of an earlier run on the same machine with the same versions."""
 
 from benchmarks import digits
 

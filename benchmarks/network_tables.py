@@ -1,4 +1,4 @@
-"""docs/speed.md's tables of networks, from results/networks-MACHINE.json: one for each machine and number of threads.
+"""Make docs/speed.md's tables of networks from results/networks-MACHINE.json, one per machine and number of threads.
 
 Used by benchmarks.tables; not a command.
 """

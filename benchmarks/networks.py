@@ -1,14 +1,14 @@
-"""Training steps of many networks by nncourse, PyTorch and JAX: python -m benchmarks.networks.
+"""Time training steps of many networks with nncourse, PyTorch and JAX: python -m benchmarks.networks.
 
     python -m benchmarks.networks                                        # every row of networks.txt
-    python -m benchmarks.networks --rows 1-9,12 --rounds 3 --limit 500   # ends in time, and says how to go on
-    python -m benchmarks.networks --only images --threads default        # on a CPU: as many threads as each takes
+    python -m benchmarks.networks --rows 1-9,12 --rounds 3 --limit 500   # stops in time, and prints how to continue
+    python -m benchmarks.networks --only images --threads default        # on a CPU: each library's default of threads
     python -m benchmarks.networks --random 20 --seed 7                   # networks drawn at random
 
-On a GPU all contenders of a row are in one process. On a CPU each is in its own, with one thread unless --threads says
-otherwise. They are asked in turn, round by round, after each has taken the first steps as a float64 reference does.
-Rows are saved one by one in results/networks-MACHINE.json, beside those that are there already. If train() takes
-another plan than the recorded one, the row is not saved and the exit status is 1: remove the record to accept the plan.
+On a GPU all contenders of a row share one process. On a CPU each has its own, with one thread unless --threads says
+otherwise. First the first steps of each contender are compared with a float64 reference; then all take turns, round by
+round. Rows are saved one by one in results/networks-MACHINE.json, with those that are there already. If train() chooses
+a different plan from the recorded one, the row is not saved and the exit status is 1: delete the record to accept it.
 """
 
 import argparse
@@ -46,19 +46,19 @@ class OutOfTimeError(Exception):
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--rows", type=numbers, default=[], metavar="1-9,12", help="these rows of networks.txt (default: all)")
-    add("--only", choices=("dense", "images"), help="only such networks")
-    add("--random", type=int, default=0, metavar="N", help="instead: so many networks, drawn at random")
-    add("--seed", type=int, help="of --random (default: any)")
-    add("--device", choices=("cpu", "gpu"), help="default: the GPU if there is one")
+    add("--rows", type=numbers, default=[], metavar="1-9,12", help="rows of networks.txt to time (default: all)")
+    add("--only", choices=("dense", "images"), help="kind of the networks to time (default: both)")
+    add("--random", type=int, default=0, metavar="N", help="time N networks drawn at random instead")
+    add("--seed", type=int, help="seed of --random (default: any)")
+    add("--device", choices=("cpu", "gpu"), help="device (default: the GPU if there is one)")
     add("--backend", default="", metavar="A,B", help="the course's backends (default: cuda, or numpy,numba)")
-    add("--naive", action="store_true", help="on a GPU also the naive kernel of each operation")
-    add("--compile", type=numbers, default=[], metavar="1-9,12", help="also torch.compile, for at most six rows; a GPU")
-    add("--threads", choices=("one", "default"), default="one", help="on a CPU, of each contender")
-    add("--apart", action="store_true", help="on a GPU each contender in a process of its own")
+    add("--naive", action="store_true", help="on a GPU, also time the naive kernel of each operation")
+    add("--compile", type=numbers, default=[], metavar="1-9,12", help="at most six rows for torch.compile, on a GPU")
+    add("--threads", choices=("one", "default"), default="one", help="threads of each contender on a CPU")
+    add("--apart", action="store_true", help="on a GPU, give each contender a process of its own")
     add("--rounds", type=int, default=5)
-    add("--limit", type=float, default=float("inf"), metavar="SECONDS", help="end before so many seconds are over")
-    add("--out", type=Path, default=saved.RESULTS, metavar="FOLDER", help="of the results (default: results/)")
+    add("--limit", type=float, default=float("inf"), metavar="SECONDS", help="stop before SECONDS are over")
+    add("--out", type=Path, default=saved.RESULTS, metavar="FOLDER", help="folder for the results (default: results/)")
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error(f"expected --rounds of at least 1, got {options.rounds}")

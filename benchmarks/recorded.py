@@ -1,9 +1,9 @@
-"""Recorded steps beside launched ones and PyTorch's: python -m benchmarks.recorded [--quick] [--out FILE].
+"""Compare recorded steps with launched ones and with PyTorch's: python -m benchmarks.recorded [--quick] [--out FILE].
 
-All in one process. Dense networks, sigmoid, mean squared error, float32 without TF32, data on the GPU. `naive` has the
-naive kernel of every operation, as the exercises ask for it. PyTorch's graph has 20 whole steps, as a recording has.
-All are first compared with a float64 reference. Writes results/recorded.json, which README.md, docs/speed.md and
-notebook 08 show.
+Everything runs in one process: dense networks, sigmoid, mean squared error, float32 without TF32, data on the GPU.
+`naive` uses the naive kernel of every operation, as the exercises ask for it. PyTorch's graph has 20 whole steps, as a
+recording of nncourse has. All contenders are first compared with a float64 reference. Writes results/recorded.json,
+which README.md, docs/speed.md and notebook 08 show.
 """
 
 import argparse
@@ -24,7 +24,7 @@ CASES = ("784,128,10", 32, SGD), ("784,128,10", 32, Adam), ("784,30,10", 10, SGD
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few steps, to see that everything runs; writes nothing")
+    parser.add_argument("--quick", action="store_true", help="few steps, to test that everything runs; writes nothing")
     parser.add_argument("--out", type=Path, default=RESULTS / "recorded.json")
     options = parser.parse_args(arguments)
     refuse_out(parser, options.out)

@@ -1,11 +1,11 @@
-"""A training step of ResNet-34 beside PyTorch's: python -m benchmarks.resnet, on a machine with an NVIDIA GPU.
+"""Compare a training step of ResNet-34 with PyTorch's: python -m benchmarks.resnet, on a machine with an NVIDIA GPU.
 
-Grey images of 148 × 197 pixels, nine classes, float32 without TF32, plain SGD; all begin with the same weights and take
-steps on the same batch, which lies on the GPU. Contenders take turns, some steps a round. PyTorch runs eagerly, with
-cuDNN's kernels chosen by timing. By default it chooses them by rules: that is timed before, in a process of its own.
+Grey images of 148 × 197 pixels, nine classes, float32 without TF32, plain SGD. All contenders begin with the same
+weights and take steps on the same batch, which is on the GPU. They take turns, with a few steps per round. PyTorch runs
+eagerly, with cuDNN's kernels chosen by timing. Its default, a choice by rules, is timed first, in its own process.
 
-Beside the times: the memory that each holds, the seconds in which Python issues a step of ours, how far gradients are
-apart, and where our step spends its time, by operation, as CUDA events around each call see it.
+Besides the times, it measures the memory that each contender holds, the seconds that Python needs to issue a step of
+nncourse, the difference between the gradients, and (with CUDA events around each call) the time of each operation.
 """
 
 import argparse
@@ -245,8 +245,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=10, help="steps a round")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
+    parser.add_argument("--steps", type=int, default=10, help="steps per round")
+    parser.add_argument("--out", type=Path, help="JSON file for the results")
     options = parser.parse_args()
     if options.out:
         refuse_out(parser, options.out)

@@ -1,9 +1,9 @@
-"""The emulator's findings beside compute-sanitizer's: python -m benchmarks.sanitizers [--limit SECONDS] [--out FOLDER].
+"""Compare the emulator's findings with compute-sanitizer's: python -m benchmarks.sanitizers [--limit SECONDS].
 
-Needs a GPU and the CUDA toolkit. Each wrong kernel of tests/mutants/ is judged on the emulator; then NVIDIA's tools
-watch one launch of it on a GPU, with the arguments of the case in which the emulator refused it: memcheck (accesses out
-of bounds) and initcheck (memory that nothing has set) all of them, racecheck and synccheck those with shared memory or
-barriers. What is done is saved, so that a later run goes on.
+Needs a GPU and the CUDA toolkit. Each wrong kernel of tests/mutants/ is judged on the emulator. Then NVIDIA's tools
+watch one launch of it on a GPU, with the arguments of the case in which the emulator refused it. memcheck (accesses out
+of bounds) and initcheck (memory that nothing has set) watch all kernels, racecheck and synccheck those with shared
+memory or barriers. Results are saved (--out FOLDER), so that a later run continues.
 """
 
 import argparse
@@ -31,10 +31,10 @@ AT_ONCE = 12
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which to stop, and save")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="stop, and save, after this many seconds")
     parser.add_argument("--out", type=Path, default=saved.RESULTS, help="folder for the results (default results/)")
     parser.add_argument(
-        "--launch", nargs=2, help="only launch this mutant with these arguments, as a tool is told to do"
+        "--launch", nargs=2, help="only launch this mutant with these arguments: the command that a tool runs"
     )
     options = parser.parse_args(arguments)
     if options.launch:

@@ -1,4 +1,4 @@
-"""The folder of results files, and saving results to it."""
+"""Save results files, and name the folder that they are in."""
 
 import argparse
 import datetime

@@ -1,4 +1,4 @@
-"""What the commands that drive several GPUs from one process have in common; not a command."""
+"""The command line that all_reduce.py and data_parallel.py share: one process drives several GPUs. Not a command."""
 
 import argparse
 import sys

@@ -1,7 +1,7 @@
-"""Three networks learn to add, for notebook 15: python -m benchmarks.sums writes results/sums.json.
+"""Train three networks to add, for notebook 15: python -m benchmarks.sums writes results/sums.json.
 
-A transformer, the same without positions, and a dense network with as many parameters. After each epoch the share of
-unseen sums is measured whose digits are all right. No time is recorded: OMP_NUM_THREADS=1 disturbs others least.
+A transformer, the same transformer without positions, and a dense network with as many parameters. Each epoch ends with
+the share of unseen sums that are right in all digits. No time is recorded: OMP_NUM_THREADS=1 disturbs others least.
 """
 
 import argparse
@@ -34,7 +34,7 @@ Samples = tuple[np.ndarray, np.ndarray]
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="fewer to see that it runs")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="number of epochs; a few test that it runs")
     parser.add_argument("--out", type=Path, default=RESULTS / "sums.json")
     options = parser.parse_args(arguments)
     refuse_out(parser, options.out)

@@ -1,4 +1,4 @@
-"""Make the tables of README.md and of docs/ from the results: python -m benchmarks.tables [--check]."""
+"""Make the tables of README.md and docs/ from the results: python -m benchmarks.tables [--check]."""
 
 import json
 import re

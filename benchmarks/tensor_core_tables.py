@@ -1,4 +1,4 @@
-"""docs/speed.md's tables of products on tensor cores, from results/tensor_cores-MACHINE.json. Not a command."""
+"""Make docs/speed.md's tables of products on tensor cores from results/tensor_cores-MACHINE.json. Not a command."""
 
 import json
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""What tensor cores save, and what they round: python -m benchmarks.tensor_cores [--quick] [--out FILE].
+"""Measure the time that tensor cores save, and their errors: python -m benchmarks.tensor_cores [--quick] [--out FILE].
 
-On a machine with an NVIDIA GPU, in one process: Z = A Wᵀ + b by the course's kernels and by PyTorch, that is cuBLAS.
-Factors are float32, TF32, bf16 and fp16, sums float32. The numbers of A and W have mean 0 and deviation 1. They lie on
-the GPU, for bf16 and fp16 in 16 bits, and so does the result. Its error is the largest of an element, over the root
-mean square of all, from a float64 reference. Then a training step of ResNet-34 by PyTorch, as in resnet.py. Contenders
-take turns. Writes results/tensor_cores-MACHINE.json.
+On an NVIDIA GPU, in one process, the course's kernels and PyTorch (that is, cuBLAS) compute Z = A Wᵀ + b. Factors are
+float32, TF32, bf16 and fp16; sums are float32. The numbers in A and W have mean 0 and deviation 1. They are on the GPU,
+for bf16 and fp16 in 16 bits, and so is the result. Its error is the largest difference of an element from a float64
+reference, divided by the root mean square of all elements. Then PyTorch takes a training step of ResNet-34, as in
+resnet.py. Contenders take turns. Writes results/tensor_cores-MACHINE.json.
 """
 
 import argparse
@@ -48,9 +48,9 @@ RUNGS = (
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs; writes nothing")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to test that all runs; writes nothing")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="the results (default: results/tensor_cores-MACHINE.json)")
+    parser.add_argument("--out", type=Path, help="file for the results (default: results/tensor_cores-MACHINE.json)")
     options = parser.parse_args(arguments)
     if options.out:
         refuse_out(parser, options.out)

@@ -1,8 +1,8 @@
-"""A transformer learns the course's prose, for notebook 15b: python -m benchmarks.text writes results/text.json.
+"""Train a transformer on the course's prose, for notebook 15b: python -m benchmarks.text writes results/text.json.
 
-In each language, over several seeds: the cost on unseen windows after each epoch, and what the first seed's network
-makes of a beginning after some epochs. The other languages' notebooks must have been written: tools/translate.py write
-es. No time is recorded; with an NVIDIA GPU it takes a minute.
+In each language, over several seeds, it measures the cost on unseen windows after each epoch. It also records how the
+network of the first seed continues a beginning after some epochs. First write the notebooks of the other languages with
+tools/translate.py write es. No time is recorded; with an NVIDIA GPU the run takes a minute.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""What NVIDIA's tools say of notebook 08c's kernels: python -m benchmarks.tools [--out FOLDER].
+"""Record what NVIDIA's tools report about notebook 08c's kernels: python -m benchmarks.tools [--out FOLDER].
 
-Needs a GPU, nvcc, compute-sanitizer, cuda-gdb and Nsight Compute (ncu). Four programs with one fault each are run under
-the four tools of compute-sanitizer, and one of them in cuda-gdb; ncu counts for three kernels of dense_forward, and
-lists the launches of a training step.
+Needs a GPU, nvcc, compute-sanitizer, cuda-gdb and Nsight Compute (ncu). Four programs with one fault each run under the
+four tools of compute-sanitizer, and one of them in cuda-gdb. ncu reads the counters of three kernels of dense_forward,
+and lists the launches of a training step.
 Writes results/tools.json, which the notebook shows.
 """
 
@@ -59,7 +59,7 @@ LARGE = {
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=saved.RESULTS, help="folder for the results (default results/)")
-    parser.add_argument("--launch", choices=(*RUNGS, "step"), help="only launch this, as ncu is told to do")
+    parser.add_argument("--launch", choices=(*RUNGS, "step"), help="only launch this: the command that ncu runs")
     options = parser.parse_args(arguments)
     if options.launch:
         return launch(options.launch)

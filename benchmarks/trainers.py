@@ -1,9 +1,9 @@
-"""An epoch of training on the GPU with nncourse, PyTorch and JAX: the same network, weights, batches and order for all.
+"""Train an epoch on the GPU with nncourse, PyTorch and JAX: with the same network, weights, batches and order.
 
 Sigmoid, mean squared error, plain stochastic gradient descent, float32 with TF32 off, data already on the device.
 
-A contender is a function make(problem) -> Trainer; nnclassroom/timing/training.py has both, and PyTorch and JAX beside
-it. Before it is timed, its parameters after the first CHECKED steps are compared with a float64 reference.
+A contender is a function make(problem) -> Trainer; nnexperiment/trainers/ has both classes, and PyTorch's and JAX's
+contenders. Before it is timed, its parameters after the first CHECKED steps are compared with a float64 reference.
 """
 
 from collections.abc import Callable

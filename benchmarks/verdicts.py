@@ -1,7 +1,7 @@
-"""How long a student waits for a verdict: python -m benchmarks.verdicts
+"""Measure how long a student waits for a verdict: python -m benchmarks.verdicts
 
-Right answers of the tests to all exercises, judged as in a notebook, on as many cores as there are. Cold: nothing that
-the emulator compiled for these texts is kept. What all emulator programs share is compiled before.
+The tests' correct answers to all exercises are judged as in a notebook, on all cores of the machine. "Cold" means that
+nothing is cached that the emulator compiled for these answers. What all emulator programs share is compiled before.
 """
 
 import os

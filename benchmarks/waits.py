@@ -1,6 +1,6 @@
-"""Measure what waits for memory cost, for notebook 03b: python -m benchmarks.waits writes results/waits.json.
+"""Measure what it costs to wait for memory, for notebook 03b: python -m benchmarks.waits writes results/waits.json.
 
-Copies by more and more threads, each with one read under way; and a dense layer with its weights stored either way.
+Copies by more and more threads, each with one read under way; a dense layer with its weights stored in either order.
 """
 
 from functools import partial

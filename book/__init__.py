@@ -1,1 +1,1 @@
-"""The web book: notebooks, reference, instructors' pages and benchmarks as web pages. See tools/book.py."""
+"""Make the web book: notebooks, reference, instructors' pages and benchmarks as web pages. See tools/book.py."""

@@ -1,4 +1,4 @@
-"""The source tree that Sphinx reads: front page, notebooks, reference, instructors' pages and tables of one edition."""
+"""Write the source tree that Sphinx reads: an edition's front page, notebooks, reference, and other pages."""
 
 import posixpath
 import re
@@ -36,7 +36,7 @@ MORE = (
 )
 HANDOUT = "handout"  # notebooks to download, which are no pages
 IMAGE = re.compile(r"^!\[[^\]]+\]\([^)]+\)\n\n", re.MULTILINE)  # in a line of its own: the page has it live
-BY_NUMBER = re.compile(r"\| (?P<number>\d\d\w?) (?P<rest>[^|]*)\|(?P<teaches>[^|]*)\|")
+BY_NUMBER = re.compile(r"\| \[(?P<number>\d\d\w?) (?P<rest>[^|]*)\|(?P<teaches>[^|]*)\|")
 
 
 @dataclass(frozen=True)

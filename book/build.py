@@ -31,11 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Assemble the source tree, and run Sphinx, for which a warning is an error. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m book.build", description=__doc__)
     parser.add_argument("--lang", default="en")
-    parser.add_argument("--languages", type=json.loads, default={}, help='of the whole book: {"en": "English"}')
+    parser.add_argument("--languages", type=json.loads, default={}, help='languages of the book: {"en": "English"}')
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "book")
     parser.add_argument("--notebooks", type=Path)
     parser.add_argument("--texts", type=Path)
-    parser.add_argument("--only", help="names of notebooks and of topics, separated by commas")
+    parser.add_argument("--only", help="notebooks and topics to make, separated by commas")
     parser.add_argument("--address", default="")
     asked = parser.parse_args(arguments)
 

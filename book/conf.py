@@ -1,6 +1,6 @@
-"""Sphinx's configuration. book/build.py hands over what differs: language, title, copyright, languages.
+"""Configure Sphinx. book/build.py passes what differs between editions: language, title, copyright, languages.
 
-Nothing is run: the notebooks come with outputs. Nothing is fetched, neither here nor by the pages.
+Nothing is run, because the notebooks come with outputs. Nothing is downloaded, neither here nor by the pages.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The book's editions, one for each language: where its notebooks, its texts and its words are."""
+"""Find the sources of the book's editions, one for each language: its notebooks, its texts and its words."""
 
 import importlib.util
 from dataclasses import dataclass

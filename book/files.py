@@ -1,4 +1,4 @@
-"""Files that are written only where they change, so that Sphinx reads again only what is new."""
+"""Write only the files that change, so that Sphinx reads again only what is new."""
 
 from collections.abc import Mapping
 from pathlib import Path

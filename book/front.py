@@ -1,4 +1,4 @@
-"""The beginning of the front page: a network that learns, and a kernel with its verdict."""
+"""Make the beginning of the front page: a network that learns, and a kernel with its verdict."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The picture of the front page, with the same steps as notebook 00: python -m book.front_picture makes README.md's."""
+"""Make README.md's picture, with the same steps as notebook 00: python -m book.front_picture."""
 
 import io
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""The pictures of kernels, drawn once and kept: which thread reads and writes which element."""
+"""Draw the pictures of kernels, once, and cache them: which thread reads and writes which element."""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
-"""The notebooks' widgets on the book's pages: made when the book is made, and answered there without Python.
+"""Put the notebooks' widgets on the book's pages, where they work without Python.
 
-A widget is made by its own cell and those cells above that make the names which these read. What it needs on the page
-is kept in a cache, by a hash of these cells and of the packages.
+A widget is made, together with the book, by its own cell and by the cells above it that define the names in it.
+What it needs on the page is cached under a hash of these cells and of the packages.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Small changes to Markdown texts that become pages: marked parts of a text, and links to what is no page."""
+"""Change Markdown texts that become pages: cut out marked parts, and remove links to files that are not pages."""
 
 import posixpath
 import re

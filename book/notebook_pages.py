@@ -1,4 +1,4 @@
-"""A notebook as a page: figures as files with their words, live widgets, folded answers, and how to run it."""
+"""Turn a notebook into a page: figures as files with descriptions, live widgets, folded answers, and how to run it."""
 
 import copy
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""Notebooks with outputs: those that were committed, and others run once and kept."""
+"""Read notebooks with outputs: those that were committed with them, and others, which are run once and cached."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""The reference: a page for each topic of the package, with every operation and every kernel, made from the package."""
+"""Write the reference: a page for each topic of the package, with every operation and every kernel."""
 
 import hashlib
 import inspect

@@ -1,4 +1,4 @@
-"""A fused epoch: an epoch of training as one operation, by the kind of network and update."""
+"""Fused epochs: a whole epoch of training as one operation, for several kinds of network and optimizer."""
 
 from pathlib import Path
 

@@ -1,22 +1,22 @@
 // peer_sum: the sum of the vectors of several GPUs, inside kernels that run on all of them at the same time. GPUs of
-// one host read and write each other's memory as their own, only more slowly: no kernel has to end to send a message.
+// one host read and write each other's memory like their own, only more slowly: no kernel has to end to send a message.
 //   flags    each device stores its vector with all others, raises a flag there, waits for their flags, and adds
-//   words    the same without flags: each number travels with its turn; the fastest for few numbers
+//   words    the same without flags: each number is sent with its turn; the fastest for few numbers
 //   pieces   each device adds one piece of all vectors, and writes the sum to all others; for many numbers
 //   python -m pytest tests/test_peer.py       against the sum in NumPy, bit for bit
-//   python -m benchmarks.all_reduce           on several GPUs, beside NCCL
+//   python -m benchmarks.all_reduce           on several GPUs, compared with NCCL
 //
 // Block b of a device exchanges with blocks b of the other devices, and all of these handle the same elements: blocks
 // of one device do not wait for each other. The numbers are added in the order of the devices, so all devices get the
-// same bits. The turn, a number that only grows, tells new contents of memory from those of the last exchange: nothing
-// has to be set back to 0.
+// same bits. The turn, a number that only grows, distinguishes new contents of memory from those of the last exchange:
+// nothing has to be set back to 0.
 //
 // One launch may hold several devices: the first `blocks` blocks are the first device, and so on. In this way the CPU
 // emulator, or a single GPU, simulates several devices. Constants of the text: DEVICES, MOST_BLOCKS, PATIENCE; and for
 // launches of several rounds SCALE and OWNERS_CHANGE, see below.
 
-// A device's memory begins with the last turn, the number of blocks that have ended, and 1 + the device that did not
-// come; then follow a flag for each block and each device, and the buffers.
+// A device's memory begins with the last turn, the number of blocks that have ended, and 1 + the device that was
+// missing; then follow a flag for each block and each device, and the buffers.
 enum { TURN, ENDED, MISSED, HEAD = 32 };
 
 struct Exchange {
@@ -41,7 +41,7 @@ struct Exchange {
     __device__ float* buffer(float* of, int from) const {
         return of + HEAD + MOST_BLOCKS * DEVICES + (long long)((turn & 1) * DEVICES + from) * most;
     }
-    // Behind these, buffers with twice the room.
+    // After these, buffers with twice the room.
     __device__ unsigned long long* words(float* of, int from) const {
         float* start = of + HEAD + MOST_BLOCKS * DEVICES + 2LL * DEVICES * most;
         return (unsigned long long*)(start + 2LL * ((turn & 1) * DEVICES + from) * most);
@@ -94,7 +94,7 @@ __device__ void raise_flag(int* flag, int turn) {
     __threadfence_system();
 #ifdef CUDA_ON_CPU
     atomicExch(flag, turn);
-    __nanosleep(0);  // so that a flag raised too early shows: the others continue now
+    __nanosleep(0);  // so that a flag raised too early is noticed: the others continue now
 #else
     asm volatile("st.relaxed.sys.global.s32 [%0], %1;" ::"l"(flag), "r"(turn) : "memory");
 #endif
@@ -111,7 +111,7 @@ __device__ int read_flag(int* flag) {
 }
 
 // Tells the same blocks of all devices that this block has done its part of the turn, and waits for them. False if one
-// of them does not come.
+// of them is missing.
 __device__ bool meet(const Exchange& at) {
     __syncthreads();  // all threads have done their part
     const int other = threadIdx.x;
@@ -300,7 +300,7 @@ __device__ void add_piece(const Exchange& at, float* V, const long long* rows, i
 }
 
 // For checks each device changes its own vector between rounds, as a kernel that continues with it would: then a
-// missing meeting shows. For timing the writer of a sum does so, which takes no time.
+// missing meeting is noticed. For timing the writer of a sum does so, which takes no time.
 template <typename T>
 __device__ void change_own(const Exchange& at, T* own, int begin, int end, Use use) {
     for (int i = begin + at.first(); i < end; i += at.stride()) own[i] = use(own[i], at.rank);

@@ -1,11 +1,11 @@
 """The all-reduce inside CUDA kernels: GPUs of one host add up their vectors by writing into each other's memory.
 
-One process drives all GPUs. all_reduce.cu explains the three ways, flags, words and pieces; `way_for` chooses.
+One process drives all GPUs. all_reduce.cu explains the three ways, flags, words and pieces; way_for() chooses one.
 
     peers = GPUs([0, 1])                 # all_reduce.py
     peers.all_reduce([on_0, on_1])       # CuPy arrays, one on each GPU: in place, the same bits on both
 
-`Simulated` simulates several devices on the CPU emulator, or on one GPU, with the same kernels, to check them anywhere.
+Simulated has the same kernels, for several simulated devices on the CPU emulator or on one GPU: for checks anywhere.
 """
 
 import contextlib
@@ -25,17 +25,17 @@ from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Trial, sizes_named
 
 WAYS = ("flags", "words", "pieces")
-MOST_BLOCKS = 128  # of a device: all must be on the GPU at once, because they wait for blocks of other devices
+MOST_BLOCKS = 128  # per device: all must be on the GPU at once, because they wait for blocks of other devices
 PATIENCE = 4_000_000_000  # clock cycles that a kernel waits for another device: 2 s
-FEW = 100_000  # up to this many more numbers to send, `words` is faster than the two meetings of `pieces`
+FEW = 100_000  # if `words` sends up to this many more numbers, it is faster than the two meetings of `pieces`
 MISSED, HEAD = 2, 32  # as in all_reduce.cu
 ALREADY_REACHED = 704  # cudaErrorPeerAccessAlreadyEnabled
 MOST_PREPARED = 16  # launches that are kept ready, with their arrays
-GUARD = 4  # numbers behind each simulated vector that no kernel may change
+GUARD = 4  # numbers after each simulated vector that no kernel may change
 
 
 def source(size: int, owners_change: bool = False) -> CudaSource:
-    """The .cu text for `size` devices; `owners_change` is for checks, as the text explains."""
+    """The CUDA C for `size` devices; `owners_change` is for checks, as all_reduce.cu explains."""
     scale = 0.5 ** int(size - 1).bit_length()  # exact, so that other code can easily compute the same rounds
     constants = {"DEVICES": size, "MOST_BLOCKS": MOST_BLOCKS, "PATIENCE": f"{PATIENCE}LL", "SCALE": f"{scale}f"}
     constants["OWNERS_CHANGE"] = str(owners_change).lower()
@@ -84,7 +84,7 @@ def _chosen(way: str, n: int, size: int, most: int) -> str:
 
 
 def _refuse_missed(missed: Sequence[int]) -> None:
-    """CourseError if a device waited in vain. `missed` has for each device 0, or 1 + the number of the other."""
+    """CourseError if a device waited in vain. `missed` has 0 for each device, or 1 + the one that it waited for."""
     for rank, other in enumerate(missed):
         if other:
             raise CourseError(
@@ -99,7 +99,7 @@ def _refuse_few(size: int) -> None:
 
 
 class Simulated:
-    """Devices simulated by groups of blocks of one launch, on the CPU emulator or, with `like=cupy`, on one GPU."""
+    """Devices simulated by groups of blocks in one launch, on the CPU emulator or, with `like=cupy`, on one GPU."""
 
     def __init__(self, size: int, most: int = 1 << 12, like: Any = np):
         _refuse_few(size)
@@ -148,12 +148,12 @@ class Simulated:
             vector[:] = row[:n]
 
     def on(self, rank: int) -> contextlib.AbstractContextManager[Any]:
-        """A context in which that device is current: here there is only one."""
+        """A context in which that device is current. It does nothing, since there is only one."""
         return contextlib.nullcontext()
 
 
 class GPUs:
-    """GPUs of this host and the memory for their exchanges. CourseError if they cannot access each other's memory.
+    """GPUs of this host, and memory for their exchanges. Raises CourseError if they cannot access each other's memory.
 
     All-reduces with the same memory must not overlap: use one stream per GPU, or wait between them.
     """

@@ -1,4 +1,4 @@
-"""A network without its weights, as kernels of whole epochs know it; and an optimizer without its memory."""
+"""Networks without their weights, and optimizers without their memory, as the kernels of whole epochs know them."""
 
 import functools
 import re
@@ -19,7 +19,7 @@ State = tuple[Array, Array, Array]  # parameters and, of an optimizer's memory, 
 class Filters:
     """`count` filters of k × k pixels and all channels, moved by `stride` pixels at a time.
 
-    The image is padded with `before` rows and columns of zeros in front, and `after` behind.
+    The image is padded with zeros: `before` rows and columns before it, and `after` after it.
     """
 
     count: int
@@ -46,7 +46,7 @@ class Neurons:
 
 @dataclass(frozen=True)
 class Windows:
-    """A max-pool of size × size pixels. Windows lie side by side; pixels at the end that fill none are ignored."""
+    """A max-pool of size × size pixels. Windows are adjacent; pixels at the end that do not fill one are ignored."""
 
     size: int
 
@@ -60,7 +60,7 @@ class ChainArchitecture:
     """Convolutions, max-pools and dense layers, one after the other; dense layers see an image flattened.
 
     shape: of a sample, (numbers,) or (channels, height, width).
-    activations: of each layer, "" behind a pool.
+    activations: of each layer; "" for a pool.
     """
 
     shape: tuple[int, ...]
@@ -70,7 +70,7 @@ class ChainArchitecture:
 
     @functools.cached_property
     def maps(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of a sample, and of what each layer makes of it."""
+        """The shape of a sample, then the shape of each layer's output."""
         shapes = [self.shape]
         for layer in self.layers:
             shapes.append(layer.shape_after(shapes[-1]))
@@ -171,7 +171,7 @@ class ConvolutionalArchitecture:
 
     @functools.cached_property
     def maps(self) -> tuple[tuple[int, int, int], ...]:
-        """(channels, height, width) of the image, and behind each convolution."""
+        """(channels, height, width) of the image, and after each convolution."""
         shapes = [self.image]
         for filters in self.convolutions:
             shapes.append(filters.shape_after(shapes[-1]))
@@ -179,7 +179,7 @@ class ConvolutionalArchitecture:
 
     @functools.cached_property
     def pooled(self) -> tuple[int, int, int]:
-        """(channels, height, width) of the array that is flattened: behind the pool, if there is one."""
+        """(channels, height, width) of the array that is flattened: after the pool, if there is one."""
         channels, height, width = self.maps[-1]
         return (channels, height // self.pool, width // self.pool) if self.pool else self.maps[-1]
 
@@ -256,20 +256,20 @@ def architecture_of(network: Network) -> DenseArchitecture | ConvolutionalArchit
         return DenseArchitecture.of(network)
     found = chain_of(network).convolutional if is_chain(network) else None
     if not found:
-        wanted = "dense layers, before them convolutions and at most one max-pool whose windows stand side by side"
+        wanted = "dense layers, before them convolutions and at most one max-pool with adjacent windows"
         raise CourseError(f"expected {wanted}, for a fused epoch; got {network.in_words}")
     return found
 
 
 def is_chain(network: Network) -> bool:
-    """True where chain_of() knows the network."""
+    """True if chain_of() knows the network."""
     return bool(re.fullmatch("[cpfd]*d", "".join(map(_letter, network.layers))))
 
 
 def chain_of(network: Network) -> ChainArchitecture:
     """The same for network_epoch and network_gradient, which know more networks. Raises CourseError for others."""
     if not is_chain(network):
-        wanted = "convolutions, max-pools whose windows stand side by side and dense layers, the last one dense"
+        wanted = "convolutions, max-pools with adjacent windows, and dense layers, with a dense one at the end"
         raise CourseError(f"expected {wanted}, for a fused epoch; got {network.in_words}")
     links = [(link, layer.activation) for layer in network.layers if (link := _link(layer))]
     layers, activations = zip(*links, strict=True)

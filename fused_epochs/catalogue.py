@@ -1,4 +1,4 @@
-"""The operations of this package, and the kernels that it adds to one of nncourse, imported at first use."""
+"""The operations of this package, and its kernels for an operation of nncourse; all are imported at first use."""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -8,7 +8,7 @@ from nncourse.catalogue import defined_in
 from nncourse.kernels import dense_epoch
 from nncourse.kernels.operation import Operation
 
-# The modules by kind of network, and the sum over GPUs: those for the backends numpy and numba, and the others.
+# Modules by kind of network, and for the sum over GPUs: first those for the backends numpy and numba, then the others.
 KINDS = {
     "dense": (("dense_cpu",), ("dense_plain", "dense_one_kernel")),
     "convolutional": (
@@ -30,5 +30,5 @@ def topics(kinds: Iterable[str] = KINDS, gpu: bool = True) -> tuple[ModuleType, 
 
 
 def found(name: str, gpu: bool = True) -> Operation | None:
-    """The operation of that name with its kernels; None where the kernels without `gpu` do not define it."""
+    """The operation of that name with its kernels; None if the modules do not define it."""
     return defined_in((dense_epoch, *topics([name.partition("_")[0]], gpu))).get(name)

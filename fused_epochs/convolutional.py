@@ -1,9 +1,9 @@
-"""A fused epoch of a convolutional network as one operation: every sample once, in order; by SGD or by Adam.
+"""An epoch of a convolutional network as one operation: every sample once, in order; with SGD or with Adam.
 
-As in dense.py, the kernels make no calls between steps and work on one flat vector of all parameters: W and b of each
-convolution in turn, then of each dense layer.
+As in nncourse/kernels/dense_epoch.py, the kernels make no calls between steps. They work on one flat vector of all
+parameters: W and b of each convolution in turn, then of each dense layer.
 
-    numpy, numba    the gradient by network_gradient's kernel, and a step: convolutional_cpu.py, gradient_loops.py
+    numpy, numba    the gradient from network_gradient's kernel, then a step: convolutional_cpu.py, gradient_loops.py
     one_kernel      one launch for the epoch: convolutional_one_kernel.py
 
 ConvolutionalArchitecture describes the networks: convolutions, at most one max-pool, dense layers.
@@ -47,7 +47,7 @@ def _adam_steps(
         yield parameters, M, V
 
 
-# ---- the reference has no meaning where rounding alone decides which pixel of a window is the largest
+# ---- the reference means nothing if rounding alone decides which pixel of a window is the largest
 
 
 def _sgd_decided(
@@ -131,7 +131,7 @@ convolutional_sgd_epoch = Operation(
         well_posed=_sgd_decided,
         values=VALUES | {"rate": lambda rng, shape, sizes: SGD_RATE},
         edge_cases=("zeros",),
-        # Adam is tried on all networks; its kernels differ from these in the update only.
+        # Adam is tried on all networks; its kernels differ from these only in the update.
         sizes_to_check=tuple(_without("steps", sizes) for sizes in (*NETWORKS[:2], *NETWORKS[5::2])),
         sizes_to_time=lambda device: _without("steps", _sizes_to_time(device)),
         iterates=True,

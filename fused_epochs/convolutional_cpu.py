@@ -1,4 +1,4 @@
-"""convolutional_sgd_epoch and convolutional_adam_epoch with NumPy: the gradients of gradient_cpu.py, and a step."""
+"""convolutional_sgd_epoch and convolutional_adam_epoch with NumPy: gradients from gradient_cpu.py, then a step."""
 
 from typing import Any
 

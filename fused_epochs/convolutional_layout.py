@@ -2,9 +2,9 @@
 
 Each sample has a row with its maps: the sample itself and the output of each convolution. Each channel of a map is a
 plane: its rows, and the zeros around them that the filters above see. All rows of all maps have the same length, the
-`pitch`. So a filter with stride 1 finds its pixel (i, j) always i · pitch + j numbers behind its pixel (0, 0).
+`pitch`. So a filter with stride 1 always finds its pixel (i, j) i · pitch + j numbers after its pixel (0, 0).
 
-Filters come in fours, each with a multiple of four numbers; missing ones have weight 0.
+Filters come in fours, each with a multiple of four numbers; filters and numbers that are added have weight 0.
 """
 
 import functools
@@ -16,8 +16,8 @@ from fused_epochs.architecture import ConvolutionalArchitecture
 from fused_epochs.dense import codes
 
 FIELDS = 17
-# The columns of the table. A map: its shape, the numbers between two planes, where it begins in the row, and where in a
-# plane its image, and the zeros around it, begin.
+# The columns of the table. First the map: its shape, the numbers between two planes, where it begins in the row, and
+# where in a plane its image and the zeros around it begin.
 CHANNELS, HEIGHT, WIDTH, PLANE, AT, FIRST, IN = range(7)
 # The filters that see this map: where they begin in the parameters, and in `weights`; how many numbers each has there,
 # and where their offsets begin. The last three columns are for the backward pass.

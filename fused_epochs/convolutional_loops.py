@@ -1,8 +1,8 @@
-"""The gradient of a convolutional network with few filters, by loops that Numba compiles; its dense layers are NumPy's.
+"""The gradient of a convolutional network with few filters, in loops that Numba compiles; dense layers are NumPy's.
 
 Convolutions and pool are computed sample by sample, while its images are in the cache. In the layout of
 convolutional_layout.py one term of all sums of an image is one long loop, which the compiler vectorises (SIMD). Four
-filters share what such a loop reads. What it computes between the rows is set to 0.
+filters share the numbers that such a loop reads. Its results between the rows are set to 0.
 
 After a max-pool only the maximum of each window has a delta, so the gradients of the last convolution are short sums.
 
@@ -24,7 +24,7 @@ from nncourse.kernels import jit
 
 f32 = np.float32
 u = np.uint64
-SIMD = 32  # numbers that a vectorised loop takes at once
+SIMD = 32  # numbers that a vectorised loop computes at once
 
 
 def gradient_function(
@@ -122,7 +122,7 @@ def _copy(X: np.ndarray, x_at: u, count: u, z: np.ndarray, z_at: u) -> None:
 def _copy_map(
     X: np.ndarray, x_at: int, channels: int, height: int, width: int, pitch: int, z: np.ndarray, z_at: int, plane: int
 ) -> None:
-    """Put the numbers of one sample, which lie one behind the other, into a map."""
+    """Put the numbers of one sample, which follow one another, into a map."""
     for c in range(channels):
         for y in range(height):
             _copy(X, u(x_at + (c * height + y) * width), u(width), z, u(z_at + c * plane + y * pitch))
@@ -144,7 +144,7 @@ def _clear_around(
 def _pool_rows(z: np.ndarray, z_at: u, side: u, pitch: u, wide: u, M: np.ndarray, K: np.ndarray, at: u) -> None:
     """M: the largest of `side` pixels in a column. K: its offset from the first of them.
 
-    Four rows at a time; where there are fewer, the last one repeated, which changes nothing.
+    Four rows at a time; if there are fewer, the last one is repeated, which changes nothing.
     """
     for i in range(u(0), side, u(4)):
         i1, i2, i3 = min(i + u(1), side - u(1)), min(i + u(2), side - u(1)), min(i + u(3), side - u(1))
@@ -243,7 +243,7 @@ def _spread_all(
     D: np.ndarray, d_at: int, height: int, width: int, pitch: int, stride: int, P: np.ndarray, row: int, p_at: int,
     offsets: np.ndarray, o_at: int, weights: np.ndarray, w_at: int, dW: np.ndarray, dw_at: int, size: int,
 ) -> f32:  # fmt: skip
-    """The same for all pixels of a map, whose filters move by more than a pixel. D holds the maps below, too."""
+    """The same for all pixels of a map whose filters move by more than a pixel. D also holds the maps below."""
     bias = f32(0)
     for y in range(height):
         for x in range(width):

@@ -4,20 +4,20 @@
 //
 //   nncourse check convolutional_adam_epoch --kernel one_kernel   (--emulate without a GPU)
 //   nncourse time convolutional_adam_epoch --kernel one_kernel
-//   python -m benchmarks.gpu --only digits                        beside PyTorch and JAX
+//   python -m benchmarks.gpu --only digits                        compared with PyTorch and JAX
 //
-// convolutional_one_kernel.py compiles this text for each network: all sizes and offsets are constants.
+// convolutional_one_kernel.py compiles this file for each network: all sizes and offsets are constants.
 //
 // A step, in each block:
 //   1. Take the block's samples through the whole network, forward and backward. No block waits for another here: each
 //      has a copy of all weights in shared memory.
-//   2. Exchange what the gradients are made of: inputs and deltas of the dense layers, gradients of the filters.
+//   2. Exchange the numbers for the gradients: inputs and deltas of the dense layers, gradients of the filters.
 //   3. Update a part of the weights of each dense layer, and all filters, which are few.
 //   4. Exchange the new dense weights. While they arrive, the next samples go through the convolutions.
 
 constexpr int WARPS = THREADS / 32;
-// A thread computes TALL elements of a column of a map in DEEP channels. The elements of the column share the weights
-// that it reads, the channels share the elements that it reads.
+// A thread computes TALL elements of a column of a map in DEEP channels. It uses each weight it reads for all these
+// elements, and each element that it reads for all these channels.
 constexpr int DEEP = 4;
 
 // ---- the network. Convolution l reads map l and writes map l + 1; the pool, or layer 1, reads map CONVOLUTIONS.
@@ -98,11 +98,11 @@ __device__ constexpr int deltas_pitch(int l) {
     constexpr int of[] = {DELTAS_PITCHES};
     return of[l];
 }
-__device__ constexpr int forward_at(int l) {  // filters for the way forward, [c][i][j][o]
+__device__ constexpr int forward_at(int l) {  // filters for the forward pass, [c][i][j][o]
     constexpr int of[] = {FORWARD_AT};
     return of[l];
 }
-__device__ constexpr int backward_at(int l) {  // and for the way back, [o][i][j][c]
+__device__ constexpr int backward_at(int l) {  // and for the backward pass, [o][i][j][c]
     constexpr int of[] = {BACKWARD_AT};
     return of[l];
 }
@@ -113,7 +113,7 @@ __device__ constexpr int weights_at(int layer) {
 }
 __device__ constexpr int biases_at(int layer) { return weights_at(layer) + neurons(layer) * row_of(layer - 1); }
 constexpr int DENSE_NUMBERS = weights_at(LAYERS + 1);
-// What a block tells of a sample: the inputs of each dense layer, then the deltas of each.
+// The numbers that a block tells the others of a sample: the inputs of each dense layer, then the deltas of each.
 __device__ constexpr int inputs_at(int layer) {
     constexpr int of[] = {0, LAYER_INPUTS_AT};
     return of[layer];
@@ -123,8 +123,8 @@ __device__ constexpr int dense_deltas_at(int layer) {
     return of[layer];
 }
 constexpr int SAMPLE_NUMBERS = dense_deltas_at(LAYERS) + row_of(LAYERS);
-// What a block updates: some neurons of layer 1; in the layers above, all weights of some inputs. The bias is the
-// weight of one more input.
+// A block updates all weights of some neurons of layer 1 and, in layers above, all weights of some inputs. A bias is
+// the weight of one more input.
 constexpr int SHARE = divided_up(neurons(1), BLOCKS), SHARE_FOURS = fours(SHARE);
 __device__ constexpr int inputs_share(int layer) { return divided_up(neurons(layer - 1) + 1, BLOCKS); }
 __device__ constexpr int updates(int layer) {
@@ -132,7 +132,7 @@ __device__ constexpr int updates(int layer) {
 }
 __device__ constexpr int updates_at(int layer) { return layer == 1 ? 0 : updates_at(layer - 1) + updates(layer - 1); }
 constexpr int UPDATES = updates_at(LAYERS + 1);
-// What a block gathers of each sample for this: the deltas of these neurons; of each layer above, these inputs and all
+// For this a block gathers from each sample: the deltas of these neurons; of each layer above, these inputs and all
 // deltas.
 __device__ constexpr int gathered_at(int layer) {
     return layer == 1 ? 0 : layer == 2 ? SHARE_FOURS : gathered_at(layer - 1) + inputs_share(layer - 1) + neurons(layer - 1);
@@ -422,7 +422,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
     float *dense = at + DENSE_AT, *scratch = at + SCRATCH_AT, *targets = at + TARGETS_AT, *own = at + OWN_AT;
     float *remembered_m = at + REMEMBERED_AT, *remembered_v = remembered_m + UPDATES;
     float *filter_m = at + FILTER_MEMORY_AT, *filter_v = filter_m + FILTER_NUMBERS, *filter_gradient = filter_v + FILTER_NUMBERS;
-    int *to_forward = (int*)(at + TABLES_AT), *to_backward = to_forward + FILTER_NUMBERS;  // where a filter's number lies
+    int *to_forward = (int*)(at + TABLES_AT), *to_backward = to_forward + FILTER_NUMBERS;  // where a filter's number is
     int *places = to_backward + FILTER_NUMBERS, *corners = places + EACH * INPUTS;         // of the pool's maxima
     float* pooled_deltas = at + POOLED_AT;
     float *all_dense = meeting_place, *all_samples = all_dense + DENSE_NUMBERS;  // [sample][number]
@@ -563,7 +563,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
         wait_for_copies();
         __syncthreads();
 
-        // ---- each sample through the dense layers, and all the way back
+        // ---- each sample through the dense layers, and backward through all layers
         for (int q = 0; q < EACH; q++) {
             if (q >= own_samples) break;
             float *numbers = at + SAMPLES_AT + q * SAMPLE_NUMBERS, *outputs = at + OUTPUTS_AT;
@@ -640,7 +640,7 @@ convolutional_epoch(float* parameters, float* M, float* V, const float* X, const
             rates.step = rate / (float)(1.0 - power_1);
             rates.correction = 1.0f / (float)(1.0 - power_2);
         }
-        __syncwarp();  // otherwise threads that have told everything poll, and hold up the others of their warp
+        __syncwarp();  // otherwise threads that have told everything poll already, and hold up the others of their warp
         begin_to_listen();
         constexpr int S_GROUPS = most(1, THREADS / fours(INPUTS + 1)), WIDE = THREADS / S_GROUPS;  // threads that share an input
         constexpr int EACH_GROUP = divided_up(BATCH, S_GROUPS), AHEAD = least(EACH_GROUP, 16);

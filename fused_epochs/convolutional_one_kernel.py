@@ -1,4 +1,4 @@
-"""Epochs of convolutional networks in one launch of convolutional_one_kernel.cu: the layout in memory, the launch."""
+"""Epochs of convolutional networks in one launch of convolutional_one_kernel.cu: memory layout, and launch."""
 
 import functools
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ MOST_TAPS = 512  # weights of a filter: the loops over them are unrolled
 
 @dataclass(frozen=True)
 class Layout:
-    """How the work is divided, and where everything lies in the shared memory of a block; offsets in floats."""
+    """How the work is divided, and where everything is in the shared memory of a block; offsets in floats."""
 
     blocks: int
     threads: int
-    each: int  # samples of a block
+    each: int  # samples per block
     maps_size: int  # of one sample
     lists: tuple[tuple[str, tuple[int, ...]], ...]  # constants of the .cu text, a number for each map or convolution
     parts: tuple[tuple[str, int], ...]  # the offsets of everything else

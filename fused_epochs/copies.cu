@@ -34,7 +34,7 @@ __device__ void copy_four_later(float* to, const float* from, bool there) {
 #endif
 }
 
-// The copies that this thread has started since the last call are a group. Waits until at most LEFT groups are not done.
+// The copies that this thread has started since the last call form a group. Waits until at most LEFT groups are left.
 __device__ void end_group_of_copies() {
 #ifndef COPIES_AT_ONCE
     asm volatile("cp.async.commit_group;" ::: "memory");

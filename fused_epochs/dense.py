@@ -1,4 +1,4 @@
-"""What the kernels of whole epochs share: the numbers of activations and costs, and their mathematics in CUDA C."""
+"""Shared by the kernels of whole epochs: the numbers of activations and costs, and their mathematics in CUDA C."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from nncourse.kernels.dense_epoch import CROSS_ENTROPIES
 
 COSTS = {"mse": 0, "mae": 1} | dict.fromkeys(CROSS_ENTROPIES, 2)  # their numbers in C and CUDA C
 # The activations that the kernels of epochs know, in the order of their enumerations in Python, C and CUDA C. A network
-# with another one is trained step by step.
+# with any other is trained step by step.
 KNOWN = ("identity", "step", "sigmoid", "tanh", "relu", "leaky_relu", "softplus", "softmax")
 MATHEMATICS = CudaSource.read(Path(__file__).with_name("mathematics.cu"))  # for all CUDA kernels of an epoch
 

@@ -1,7 +1,7 @@
 """dense_sgd_epoch on the CPU: Algorithm 1 with NumPy, and with functions that Numba compiles.
 
 All arrays are preallocated. A overwrites Z, so slopes are computed from A. The learning rate and the mean over the
-batch scale the deltas of the outputs, which are few: all gradients are proportional to these.
+batch are applied to the deltas of the outputs, which are few: all gradients are proportional to these.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def in_whole_batches(
 def array(
     parameters: np.ndarray, architecture: DenseArchitecture, X: np.ndarray, Y: np.ndarray, batch: int, rate: float
 ) -> np.ndarray:
-    """Each batch by the function of gradient_cpu.py, with array operations only."""
+    """Each batch with the function of gradient_cpu.py: only array operations."""
     return in_whole_batches(partial(_steps_by, BY_ARRAYS), parameters, architecture, X, Y, batch, rate)
 
 

@@ -1,4 +1,4 @@
-// Activations and their slopes in C, with numbers of type `real`: of dense_plain.c and network_tiles.c.
+// Activations and their slopes in C, with numbers of type `real`, for dense_plain.c and network_tiles.c.
 //
 // ALPHA is the slope of the leaky ReLU below 0.
 

@@ -4,16 +4,16 @@
 //   ALONE    one block: no block waits for another
 //   CLUSTER  layer 1 over 8 blocks, which write to each other's shared memory (from Hopper on)
 //   GRID     layer 1 over up to 48 blocks, which exchange through global memory (any GPU)
-//   CLUSTERS as GRID, but each cluster of 8 blocks first adds up its sums, and every block takes all samples through the
-//            layers above (from Hopper on)
+//   CLUSTERS like GRID, but each cluster of 8 blocks first adds up its sums, and every block takes all samples through
+//            the layers above (from Hopper on)
 // dense_one_kernel.py chooses one by the amount of work.
 //
 //   nncourse check dense_sgd_epoch --kernel one_kernel   (--emulate without a GPU)
 //   nncourse check network_epoch --kernel one_kernel
 //   nncourse time dense_sgd_epoch --kernel one_kernel
-//   python -m benchmarks.gpu --only epochs,floors        beside PyTorch and JAX, and what a step costs at least
+//   python -m benchmarks.gpu --only epochs,floors        compared with PyTorch and JAX, and the least time of a step
 //
-// This text is compiled for each network: all sizes are constants, so loops are unrolled and registers hold weights.
+// This file is compiled for each network: all sizes are constants, so loops are unrolled and registers hold weights.
 //
 //   Layer 1, usually the widest, is distributed over the threads of all blocks. A thread keeps NEURONS × 4 QUADS of its
 //   weights in registers. LANES threads of a warp, and WARPS_K warps, share the inputs of a neuron. The samples pass
@@ -27,8 +27,8 @@
 // A step: layer 1 forward | barrier | the layers above, forward and backward | barrier | update of all weights. Several
 // blocks also exchange numbers once or twice between the barriers, because the sums of layer 2 need all blocks.
 //
-// What an optimizer remembers of the weights of layer 1 is in registers; in shared memory, if registers do not suffice;
-// or in global memory, if that does not suffice either (MEMORY). For the layers above it is in shared memory.
+// The optimizer's memory for the weights of layer 1 is in registers; in shared memory, if registers do not suffice;
+// or in global memory, if that does not suffice either (MEMORY). Its memory for the layers above is in shared memory.
 
 #define ALONE 0
 #define CLUSTER 1
@@ -112,7 +112,7 @@ constexpr int FREE = THREADS - WORKERS * 32, UPDATES = updates_before(LAYERS + 1
 constexpr int UPDATERS = UPDATES <= 2 * FREE ? FREE : THREADS;
 constexpr int ALL = place(LAYERS + 1);  // neurons of all layers in this block, with padding
 constexpr int LAST = place(LAYERS);     // offset of the outputs among them
-// What a block tells all others of a sample: activations of layers 2 and above, except the outputs; then deltas.
+// The numbers that a block tells all others of a sample: activations of layers 2 and above, no outputs; then deltas.
 constexpr int SECOND = place(2), ACTIVATED = LAST - SECOND, TOLD = ACTIVATED + ALL - SECOND;
 
 constexpr int NEAR = 8, FAR = divided_up(BLOCKS, NEAR);  // CLUSTERS: blocks of a cluster, number of clusters
@@ -133,7 +133,7 @@ struct Shared {
     float y[2][ROWS][OUTPUTS];                     // targets of this batch and of the next
     float b[ALL];                                  // biases of layers 2 and above
     float parts[PARTS];                            // partial sums of layer 2, one per block of the cluster
-    // What the optimizer remembers: of the weights w, of the biases b and those of layer 1, of layer 1's weights.
+    // The optimizer's memory: for the weights w; for the biases b and those of layer 1; for layer 1's weights.
     alignas(16) float m[HAS_M ? weights_at(LAYERS + 1) + 4 : 1];
     alignas(16) float v[HAS_V ? weights_at(LAYERS + 1) + 4 : 1];
     float b_m[HAS_M ? ALL : 1], b_v[HAS_V ? ALL : 1];
@@ -165,17 +165,17 @@ __device__ void copy_later(unsigned memory_at, float* to, const float* from, boo
 
 // Exchanges between blocks. Each block has partial sums of layer 2, from its own neurons of layer 1, of all samples.
 //
-//   CLUSTER  it sends all of them to all blocks, and every block takes every sample through the layers above. A block
+//   CLUSTER  A block sends all its sums to all blocks, and every block takes every sample through the layers above. It
 //            waits on a counter in its own shared memory, which opens when all numbers have arrived. (The cluster
 //            barrier would also wait for all outstanding copies, including the next batch.) Steps alternate between two
 //            buffers, because a slow block may still read the last step's sums while another writes the next.
-//   GRID     it sends those of a sample to one block, which takes the sample through the layers above and tells all
-//            blocks its activations and deltas: two exchanges, but of few numbers. Each number carries its turn: see
-//            meeting.cu. Nobody sends again before it has heard of all samples.
-//   CLUSTERS it sends those of a sample to one block of its cluster, which adds them up and tells all blocks the sum.
-//            Every block takes every sample through the layers above: one exchange, an eighth of the numbers that all
-//            blocks would tell. The sums alternate between two buffers. The parts need one: nobody sends any again before
-//            it has heard all sums.
+//   GRID     A block sends its sums of a sample to one block, which takes the sample through the layers above and tells
+//            all blocks its activations and deltas: two exchanges, but of few numbers. Each number carries its turn:
+//            see meeting.cu. No block sends again before it has heard of all samples.
+//   CLUSTERS A block sends its sums of a sample to one block of its cluster, which adds them and tells all blocks the
+//            result. Every block takes every sample through the layers above: one exchange, of an eighth of the numbers
+//            that all blocks would tell. The results alternate between two buffers. The parts need only one: no block
+//            sends any again before it has heard all results.
 #if (MEETING == CLUSTER || MEETING == CLUSTERS) && !defined(CUDA_ON_CPU)
 #define BY_CLUSTER
 #endif
@@ -184,15 +184,15 @@ __device__ constexpr int part_at(int turn, int from, int sample, int neuron) {
     if (MEETING == CLUSTERS) return (sample / NEAR * width(2) + neuron) * NEAR + from % NEAR;
     return ((turn * BLOCKS + from) * ROWS + sample) * width(2) + neuron;
 }
-// CLUSTERS: where the sum of a cluster is told, beside those of the others, which are heard in fours.
+// CLUSTERS: where the sum of a cluster is told, next to those of the other clusters; sums are heard in fours.
 constexpr int FOURS = divided_up(FAR, 4);
 __device__ float* sum_at(float* meeting_place, int turn, int cluster, int sample, int neuron) {
     return meeting_place + ((turn * BATCH + sample) * width(2) + neuron) * 4 * FOURS + cluster;
 }
-// A block adds up its cluster's parts of each NEAR-th sample, from its rank on: so many samples.
+// A block adds up its cluster's parts of every NEAR-th sample, from its rank on. This is their number.
 __device__ int summed_here() { return divided_up(BATCH - (int)blockIdx.x % NEAR, NEAR); }
 // The parts that the block of this rank in its cluster adds up; on a GPU this block's own, whatever the rank. The emulator
-// keeps them behind the sums, in global memory.
+// keeps them after the sums, in global memory.
 __device__ float* parts_of(Shared& at, float* meeting_place, int rank) {
 #ifdef BY_CLUSTER
     return at.parts;
@@ -296,11 +296,11 @@ __device__ void tell_sums(Shared& at, float* meeting_place, int step) {
         for (int from = 0; from < NEAR; from++) sum += parts[from];
         const int sample = e / width(2) * NEAR + rank, neuron = e % width(2);
         tell(sum_at(meeting_place, step % 2, cluster, sample, neuron), sum, step / 2 + 1);
-        if (cluster == 0)  // in the place of clusters that are not there
+        if (cluster == 0)  // instead of clusters that do not exist
             for (int other = FAR; other < 4 * FOURS; other++)
                 tell(sum_at(meeting_place, step % 2, other, sample, neuron), 0.0f, step / 2 + 1);
     }
-    __syncwarp();  // otherwise threads that have nothing to tell poll already, and hold up those of their warp that have
+    __syncwarp();  // otherwise threads with nothing to tell start to poll, and hold up those of their warp that have
 }
 // CLUSTERS: the activations of layer 2 of a sample, from the sums of all clusters.
 __device__ void hear_sums(const Shared& at, float* meeting_place, int step, int s, int member, float* a) {
@@ -356,8 +356,8 @@ __device__ auto& select(A& first, B& second) {
     else return second;
 }
 
-// Makes the compiler compute a number here, in every thread, not later in the branch that stores it. A warp would wait
-// for the result in each such branch; without branches it waits for many results at once.
+// Makes the compiler compute a number here, in every thread, and not later in the branch that stores it. In each such
+// branch a warp would wait for the result; without branches it waits for many results at once.
 __device__ void computed_here(float& number) {
 #ifndef CUDA_ON_CPU
     asm volatile("" : "+f"(number));
@@ -503,7 +503,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
     const int own = min(OWN, width(1) - block * OWN);  // the last blocks may have fewer, or none
 
     // The inputs of a batch are loaded in one of four ways. If there is room for two batches, the next one is copied
-    // while this one is used: by all threads, by each warp what it needs itself (PRIVATE), or by the copy engine (ENGINE).
+    // while this one is used: by all threads; by each warp its own inputs (PRIVATE); or by the copy engine (ENGINE).
     // Otherwise each warp replaces its inputs, sample by sample, after their last use.
     const int copy = STAGES == 1 ? warp_j % COPIES : 0;  // the copy that this warp reads
     auto fetch = [&](int stage, int start) {
@@ -570,7 +570,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
                 if (works && j < own && k < width(0)) body(i, q, (block * OWN + j) * width(0) + k);
             }
     };
-    // What the optimizer remembers of them, and where: m_of(i, q), v_of(i, q).
+    // The optimizer's memory for them, and where it is: m_of(i, q), v_of(i, q).
     constexpr bool M_KEPT = HAS_M && MEMORY == IN_REGISTERS, V_KEPT = HAS_V && MEMORY == IN_REGISTERS;
     float m1[M_KEPT ? NEURONS : 1][4 * QUADS] = {}, v1[V_KEPT ? NEURONS : 1][4 * QUADS] = {};
     auto shared_at = [&](int i, int q) { return (i * 4 * QUADS + q) * WORKERS * 32 + thread; };
@@ -847,7 +847,7 @@ dense_epoch(float* parameters, float* M, float* V, const float* X, const float* 
         const Numbers now = RULE == ADAM ? at.numbers[turn] : numbers_of(rate, 0);
         constexpr int TOGETHER = KEEPS ? BATCH : 10;  // registers cannot be indexed: unroll over all samples
         if (works) {
-            // What the samples add up to: the new weights, or their gradient.
+            // The samples add up to the new weights, or to their gradient.
             float sum[DIRECT ? 1 : NEURONS][4 * QUADS] = {}, bias_sum[NEURONS] = {};
             auto& total = select<DIRECT>(w, sum);
             auto& bias_total = select<DIRECT>(bias, bias_sum);

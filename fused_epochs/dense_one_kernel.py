@@ -46,7 +46,7 @@ TENSOR_CORES = (8, 0), (9, 0), (10, 0), (10, 3)  # of GPUs for data centres: oth
 class Chip:
     """The limits of a GPU: bytes of shared memory per block, multiprocessors, and whether it has clusters.
 
-    tensor_cores: whether three products in TF32 are faster there than one in float32, as on A100, H100 and B200.
+    tensor_cores: whether it multiplies TF32 more than three times as fast as float32, by NVIDIA's figures.
     """
 
     shared_bytes: int
@@ -143,7 +143,7 @@ def _layout(
         group = chosen.get("group", group)
         threads = chosen.get("threads", max(threads, min(most, ceil(batch * group / 32) * 32)))
         if threads <= 1024:
-            # Registers of a thread: 512 for the warps, of which a quarter of the multiprocessor has so many.
+            # Registers of a thread: each quarter of a multiprocessor has 512 for one thread of each of its warps.
             registers = min(255, 512 // ceil(threads / 128) // 8 * 8) - OTHER_REGISTERS[meeting]
             # Forward, a thread holds sums; in an update, gradients.
             remembered = weights * len(rule.memory)

@@ -1,13 +1,13 @@
 // A step of dense_sgd_epoch on several GPUs (dense_peers.py). Launches, in this order:
 //   forward            A = σ(A_below Wᵀ + b), once for each hidden layer
 //   forward_to_deltas  the same for the output layer, and its deltas D
-//   softmax_to_deltas  softmax outputs instead: they need the whole row, so `forward` computes z first
+//   softmax_to_deltas  instead, for softmax outputs: they need the whole row, so `forward` computes z first
 //   hidden_deltas      D_below = (D W) ⊙ σ'(A_below), once for each hidden layer, from the last to the first
 //   gradients          sum the gradients over this GPU's rows
 //   all_reduce         add them over all GPUs: all_reduce.cu
 //   descend            W ← W − rate dC/dW, on every GPU with the same bits
 //
-//   make test FILES=tests/test_peer.py        one GPU, or the emulator, plays several
+//   make test FILES=tests/test_peer.py        one GPU, or the emulator, simulates several
 //   python -m benchmarks.data_parallel        on several GPUs
 //
 // A launch costs as much time as one of these small products. So bias, activation and slope are fused into the

@@ -1,6 +1,6 @@
 """dense_sgd_epoch on several GPUs: each computes the gradient of its rows of a batch, and all_reduce.py adds them.
 
-Every GPU holds all samples and the same parameters, which stay the same because the sums are bitwise equal.
+Every GPU holds all samples and the same parameters. These stay the same because the sums are bitwise equal.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.dense_epoch import DenseArchitecture, batches, dense_sgd_epoch
 from nncourse.kernels.operation import cuda_beside
 
-# Constants of the .cu text. A thread computes SIDE × SIDE elements of a product: 4 reuses more of what is read; 2 makes
-# more blocks, which keeps more of the GPU busy if a product has fewer than LARGE multiplications.
+# Constants of dense_peers.cu. A thread computes SIDE × SIDE elements of a product: 4 reuses more of what is read; 2
+# makes more blocks, which keeps more of the GPU busy if a product has fewer than LARGE multiplications.
 THREADS, AHEAD, LARGE = 128, 4, 1 << 20
 SOURCES = {
     side: cuda_beside(
@@ -34,7 +34,7 @@ SOURCES = {
 
 
 def deltas_function(parameters: Array, architecture: DenseArchitecture, batch: int, **emulator: Any) -> SimpleNamespace:
-    """`to_deltas(X, Y)` launches the kernels that compute activations A and deltas D of all layers. It makes no arrays.
+    """`to_deltas(X, Y)` launches the kernels for activations A and deltas D of all layers. It allocates no arrays.
 
     `run` launches one kernel; `largest` is the grid of `gradients`, `table` its `layers` argument.
     """

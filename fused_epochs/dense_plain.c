@@ -1,7 +1,7 @@
 // An epoch of training a dense network, Algorithm 1, in plain C: one thread, nested loops. The handout asks for a
 // speedup over such a program. Versions (dense_plain.py):
 //   c, c_float             `real` is double, or float; -O3
-//   c_fast, c_float_fast   the same with -march=native -ffast-math: SIMD, sums in another order
+//   c_fast, c_float_fast   the same with -march=native -ffast-math: SIMD, sums in a different order
 //
 //   nncourse check dense_sgd_epoch --kernel c
 //   nncourse time dense_sgd_epoch --kernel c --kernel c_float_fast

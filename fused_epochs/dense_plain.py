@@ -1,9 +1,9 @@
 """dense_sgd_epoch as the handout's baseline: a plain C program of one thread, dense_plain.c, compiled at first use.
 
     c, c_float              gcc -O3, in double like the handout's program, and in float
-    c_fast, c_float_fast    the same text with -march=native -ffast-math: SIMD, sums in another order
+    c_fast, c_float_fast    the same with -march=native -ffast-math: SIMD, sums in a different order
 
-All four are for comparisons. One trains only when asked for: train(…, plan="c").
+All four are for comparisons. train() uses one of them only if asked to: train(…, plan="c").
 """
 
 import functools

@@ -1,6 +1,6 @@
-"""The gradient of a whole network as one operation, for any optimizer: one call a step.
+"""The gradient of a whole network as one operation, for any optimizer: one call per step.
 
-As in dense.py, the kernels work on one flat vector of all parameters: W and b of each layer with weights in turn.
+As in dense_epoch.py, kernels work on one flat vector of all parameters: W and b of each layer with weights in turn.
 
     numpy    preallocated arrays; every layer is a product of matrices: gradient_cpu.py
     numba    the same, with compiled loops around the products, or loops alone if these are small: gradient_loops.py
@@ -27,7 +27,7 @@ KINKED = ("step", "relu", "leaky_relu")
 UNDECIDED = 1e-5  # this close to a kink, rounding alone may put a float32 kernel on the other side of it
 
 # ---- the reference, in float64, sample by sample. A convolution is a dense layer in which most connections are missing
-# and the others share a few weights. So here it is a list of connections, and a pool is a list of windows.
+# and the rest share a few weights. So here it is a list of connections, and a pool is a list of windows.
 
 
 @functools.lru_cache(maxsize=64)
@@ -72,7 +72,7 @@ def convolution_gradients(
 def forward(
     parameters: np.ndarray, architecture: ChainArchitecture, x: np.ndarray
 ) -> tuple[list[np.ndarray], list[Any]]:
-    """For one sample: what each layer is given, then the outputs; and z of each layer, None of a pool."""
+    """For one sample: the inputs of each layer, then the outputs; and z of each layer, None for a pool."""
     z: list[Any] = []
     given, pairs = [x.ravel()], iter(architecture.views(parameters))
     for layer, name, image in zip(architecture.layers, architecture.activations, architecture.maps, strict=False):
@@ -124,7 +124,7 @@ def gradient_of(parameters: np.ndarray, architecture: ChainArchitecture, X: np.n
 
 
 def near_a_kink(parameters: np.ndarray, architecture: ChainArchitecture, x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether a sample comes near a kink of an activation, of the cost or of a pool: rounding then decides."""
+    """Whether a sample comes near a kink of an activation, of the cost or of a pool, where rounding decides."""
     given, z = forward(parameters, architecture, x)
     distances = [values for name, values in zip(architecture.activations, z, strict=True) if name in KINKED]
     for layer, image, a in zip(architecture.layers, architecture.maps, given, strict=False):

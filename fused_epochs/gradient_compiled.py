@@ -1,6 +1,6 @@
-"""The functions of gradient_cpu.py as loops that Numba compiles: one way through memory each, without branches.
+"""The functions of gradient_cpu.py as loops that Numba compiles: each is one pass over memory, without branches.
 
-Rows are cut out before the innermost loops: with an offset in an index, LLVM makes no SIMD instructions of the loop.
+Rows are cut out before the innermost loops: with an offset in an index, LLVM does not vectorise the loop (SIMD).
 """
 
 import functools
@@ -167,7 +167,7 @@ def _deltas(
 
 
 def _see(C: np.ndarray, stride: int, A: np.ndarray, y_at: int, x_at: int) -> None:
-    """With a stride of 1 the pixels of a row lie one behind the other in both arrays."""
+    """With a stride of 1 the pixels of a row follow one another in both arrays."""
     channels, k, _, height, width, batch = C.shape
     rows_of_c, a_rows = C.reshape((channels, k, k, height, width * batch)), A.reshape((channels, A.shape[1], -1))
     for c in range(channels):

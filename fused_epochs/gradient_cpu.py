@@ -1,12 +1,12 @@
-"""network_gradient on the CPU: preallocated arrays, and a product of matrices for each layer, by NumPy's BLAS.
+"""network_gradient on the CPU: preallocated arrays, and a product of matrices for each layer, with NumPy's BLAS.
 
-The samples of a batch come last in all arrays: (neurons, batch), or (channels, height, width, batch) for images. So a
-dense layer is W A, and images are flattened without being copied.
+The samples of a batch are the last axis of all arrays: (neurons, batch), or (channels, height, width, batch) for
+images. So a dense layer is W A, and images are flattened without being copied.
 
 A convolution is W C, where C has a row for each weight of a filter: the pixels that it meets. With the samples last
-these are long runs of numbers, which are copied fast. C is k² times as large as the images, so it is made for a few
-rows of pixels at a time: such a block stays in the cache until it has been multiplied, and the product until a max-pool
-has read it. The way back makes each block again, which takes less time than to fetch it from memory.
+these are long runs of numbers, which can be copied fast. C is k² times as large as the images, so it is made for a few
+rows of pixels at a time: such a block stays in the cache until it is multiplied, and the product until a max-pool has
+read it. The backward pass makes each block again, which takes less time than fetching it from memory.
 """
 
 import functools
@@ -24,7 +24,7 @@ from nncourse import threads
 from nncourse.kernels.activations import ALPHA
 from nncourse.kernels.dense_epoch import CROSS_ENTROPIES
 
-BUFFER = 1024  # numbers; into its usual buffer NumPy copies the runs of a view that are shorter, which takes longer
+BUFFER = 1024  # numbers; NumPy would copy runs of a view that are shorter than its usual buffer, which takes longer
 FEWEST, PER_PART = 16, 4e7  # samples and FLOPs of a part that is worth a thread
 LEAST = 256  # pixels of all samples in a block; products with fewer columns are slow
 LINE = 64
@@ -36,24 +36,24 @@ MOST_NUMBERS = 1 << 24  # in the arrays for a batch: 64 MB
 
 @dataclass(frozen=True)
 class Functions:
-    """What is computed number by number: by NumPy below, by Numba in gradient_compiled.py. `name` is an activation's.
+    """Functions that compute number by number: NumPy's below, Numba's in gradient_compiled.py. `name`: an activation.
 
     activate: activate(name, Z, b): Z ← σ(Z + b), for Z (neurons, batch) and b (neurons, 1).
     to_delta: to_delta(name, D, A): D ← D ⊙ σ'(Z).
     finish: finish(name, Z, b, size, A, before, places, y, x): the largest number of each window of the block Z goes to
         A as σ(Z + b), from row before + y and column before + x on, and its place in the window to `places`.
-    deltas: deltas(name, G, A, before, places, size, Z, y, x): its way back, from G = dC/dA to the block Z; G may be
-        overwritten.
+    deltas: deltas(name, G, A, before, places, size, Z, y, x): backward through finish(), from G = dC/dA to the block Z;
+        G may be overwritten.
     see: see(C, stride, A, y, x): C, which is arranged as in a Block, becomes what the filters see in A from row y and
         column x on.
-    add: add(C, stride, G, y, x): its way back, each number of C is added to the pixel of G that it belongs to.
-    forth, back: all that is between the products of two blocks, in one call. Threads that compute parts of a batch
-        wait for each other whenever they come back to Python, so they do it seldom.
+    add: add(C, stride, G, y, x): backward through see(): each number of C is added to its pixel of G.
+    forth, back: everything between the products of two blocks, in one call. Threads that compute parts of a batch wait
+        for each other whenever they return to Python, so they should do it seldom.
         forth(name, finished, seen): finish(name, *finished), then see(*seen) of the next block.
-        back(total, part, further, added, name, sent, seen): total += part, if the way goes further add(*added), then
-        deltas(name, *sent) and see(*seen) of the next block.
-    product: product(A, B, C) makes a function that computes C = A B, of the same arrays each time.
-    block: how many numbers of C are in a block.
+        back(total, part, further, added, name, sent, seen): total += part; add(*added) if `further`, that is, if there
+        are layers below; then deltas(name, *sent) and see(*seen) of the next block.
+    product: product(A, B, C) makes a function that computes C = A B, from the same arrays each time.
+    block: the number of numbers of C in a block.
     """
 
     activate: Callable[..., None]
@@ -69,7 +69,7 @@ class Functions:
 
 
 def zeros(shape: tuple[int, ...], kind: Any = np.float32) -> np.ndarray:
-    """Zeros that begin at a multiple of 64 bytes, as cache lines do: else SIMD instructions touch two lines each."""
+    """Zeros that begin at a multiple of 64 bytes, as cache lines do, so that no SIMD instruction touches two lines."""
     count = prod(shape) * np.dtype(kind).itemsize
     memory = np.zeros(count + LINE, np.uint8)
     first = -memory.ctypes.data % LINE
@@ -77,10 +77,10 @@ def zeros(shape: tuple[int, ...], kind: Any = np.float32) -> np.ndarray:
 
 
 class Map:
-    """What is between two layers: activations A and G = dC/dA, for images with zeros around that the layer above needs.
+    """The arrays between two layers: activations A and G = dC/dA; for images with the zeros that the layer above needs.
 
-    Images are (channels, height, width, batch), and other samples (numbers, batch). Only without zeros around can the
-    images be read as numbers.
+    Images are (channels, height, width, batch), and other samples (numbers, batch). Images can be read as numbers only
+    if there are no zeros around them.
     """
 
     def __init__(self, shape: tuple[int, ...], batch: int, before: int = 0, after: int = 0) -> None:
@@ -94,13 +94,13 @@ class Map:
 
 
 class Stage(Protocol):
-    """A layer for batches of one size. It is made with the maps below and above."""
+    """A layer for batches of one size. Its constructor is given the maps below and above."""
 
     def forward(self) -> None:
         """Compute A above from A below."""
 
     def backward(self, further: bool) -> None:
-        """Write dW and db from G above, which is overwritten, and G below if the way goes further."""
+        """Write dW and db from G above, which is overwritten, and G below if there are `further` layers."""
 
 
 class Dense:
@@ -130,9 +130,9 @@ class Dense:
 class Block(NamedTuple):
     """Some windows of `size` × `size` pixels of a convolution's result, from row y and column x of the windows on.
 
-    C, columns: the array for what the filters see there, (channels, k, k, height, width, batch), the same as a matrix.
+    C, columns: an array for what the filters see there, (channels, k, k, height, width, batch), and it as a matrix.
     with_ones: that matrix with a row of ones above it, the input of the biases.
-    Z, sums: the array for the result, (filters, height, width, batch), and the same as a matrix.
+    Z, sums: an array for the result, (filters, height, width, batch), and it as a matrix.
     """
 
     y: int
@@ -145,14 +145,14 @@ class Block(NamedTuple):
 
 
 def blocks(image: np.ndarray, filters: Filters, windows: tuple[int, ...], size: int, numbers: int) -> Iterator[Block]:
-    """The blocks, with about so many numbers of C, for an image that is padded already. They share the arrays C, Z."""
+    """The blocks, each with about `numbers` numbers of C, for an image with its padding. They share the arrays C, Z."""
     (channels, *_, batch), count, k = image.shape, filters.count, filters.k
     weights = channels * k * k
     at_once = max(1, max(LEAST, numbers // weights) // (size * size * batch))  # windows
     rows, columns = evenly(windows[0], at_once // windows[1]), evenly(windows[1], at_once)
     most = max(map(_length, rows)) * max(map(_length, columns)) * size * size * batch
     seen, made = zeros(((1 + weights) * most,)), zeros((count * most,))
-    seen[:most] = 1  # every C begins behind these
+    seen[:most] = 1  # every C begins after these
     for row in rows:
         for column in columns:
             here = _length(row) * size, _length(column) * size, batch
@@ -236,7 +236,7 @@ class Convolution:
 
 
 def places_for(shape: tuple[int, ...], size: int) -> np.ndarray:
-    """An array for numbers of pixels in a window; one that nobody needs if all windows are pixels."""
+    """An array for the indices of pixels in a window; it is not used if all windows are pixels."""
     return zeros(shape if size > 1 else (1,) * len(shape), np.min_scalar_type(size * size - 1))
 
 
@@ -335,7 +335,7 @@ def gradient_function(
     def gradient(X: np.ndarray, Y: np.ndarray) -> None:
         samples = X.reshape(batch, -1).T
         if is_dense:
-            inputs.A = samples  # a product takes a matrix that is turned as it is
+            inputs.A = samples  # a product can read a transposed matrix without a copy
             compute(Y)
             return
         inputs.inside(inputs.A)[...] = samples.reshape(inputs.shape)
@@ -353,14 +353,14 @@ def mean_gradient(
 ) -> Gradient:
     """A function of X and Y, of any number of rows, that writes their mean gradient.
 
-    make: make(gradients, batch, step) is the gradient_function() for that many rows. A batch whose arrays would take
-        too much memory is divided; with filters, so that several threads can compute it, too.
+    make: make(gradients, batch, step) is the gradient_function() for that many rows. A batch is divided if its arrays
+        would take too much memory and, with filters, so that several threads can compute it.
     """
     most = max(1, MOST_NUMBERS // (6 * sum(map(prod, architecture.maps))))
 
     @functools.cache
     def parts_of(rows: int, step: float, alone: bool) -> list[tuple[slice, Gradient, np.ndarray]]:
-        """The rows of each part, its gradient function, and the vector that this writes."""
+        """The rows of each part, its gradient function, and the vector that this function writes."""
         parts = evenly(rows, ceil(rows / parts_that_pay(architecture, rows)))
         vectors = [gradients if alone and not part.start else np.empty_like(gradients) for part in parts]
         return [(part, make(vector, _length(part), step), vector) for part, vector in zip(parts, vectors, strict=True)]
@@ -382,7 +382,7 @@ def mean_gradient(
 
 
 def parts_that_pay(architecture: ChainArchitecture, rows: int) -> int:
-    """How many threads may compute a part of so many rows each. In a dense network BLAS shares out its products."""
+    """How many threads may each compute a part of `rows` rows. In a dense network BLAS divides its products itself."""
     if not any(isinstance(layer, Filters) for layer in architecture.layers):
         return 1
     work = architecture.flops_a_sample * rows
@@ -448,7 +448,7 @@ def to_delta(name: str, D: np.ndarray, A: np.ndarray) -> None:
 def finish(
     name: str, Z: np.ndarray, b: np.ndarray, size: int, A: np.ndarray, before: int, places: np.ndarray, y: int, x: int
 ) -> None:
-    """Pixel after pixel of all windows at once: where it is larger than those before, it takes their place."""
+    """One pixel after another, of all windows at once: where it is larger than those before, it replaces them."""
     largest = Z
     if size > 1:
         largest = Z[:, ::size, ::size].copy()

@@ -1,7 +1,7 @@
-"""network_gradient with Numba, and by it the fused epochs of convolutional networks: what is fastest for a network.
+"""network_gradient with Numba, and with it the fused epochs of convolutional networks: the fastest way for a network.
 
-Below a large max-pool most pixels have no delta, which the loops of convolutional_loops.py make use of. All other
-networks are computed by products of matrices, with compiled loops in between: gradient_compiled.py.
+Below a large max-pool most pixels have no delta; the loops of convolutional_loops.py make use of that. All other
+networks are computed with products of matrices and compiled loops in between: gradient_compiled.py.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from fused_epochs.gradient import network_gradient
 from fused_epochs.gradient_compiled import by_loops
 from fused_epochs.gradient_cpu import Gradient, mean_gradient
 
-FEW = 8  # samples, with which products are slow
+FEW = 8  # samples: with so few, products are slow
 
 
 def prepare(parameters: np.ndarray, gradients: np.ndarray, architecture: ChainArchitecture) -> Gradient:

@@ -1,4 +1,4 @@
-"""Functions of C texts, compiled at first use and kept: cuda_on_cpu.host_compiler."""
+"""Functions in C, compiled at first use and kept, with cuda_on_cpu.host_compiler."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ INT, LONG, DOUBLE, ADDRESS = ctypes.c_int, ctypes.c_long, ctypes.c_double, ctype
 def function(
     name: str, files: Sequence[Path], head: str, options: Sequence[str], arguments: Sequence[Any]
 ) -> Callable[..., int]:
-    """The function of that name in `head` and the texts of the files, one after the other.
+    """The function of that name in the C code of `head` and the files, one after the other.
 
     Raises CourseError if they cannot be compiled or loaded.
     """
@@ -36,7 +36,7 @@ def function(
 
 
 def reason(compile_it: Callable[[], object]) -> str:
-    """Why a text cannot be used on this machine, in one line; "" if it can."""
+    """Why C code cannot be used on this machine, in one line; "" if it can."""
     try:
         compile_it()
     except CourseError as error:

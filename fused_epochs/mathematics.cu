@@ -1,5 +1,5 @@
 // Included by all CUDA kernels of epochs: activations, their derivatives, gradients of costs, sums over lanes, loops
-// over layers. The codes are compile-time constants or the same for a whole launch, so these branches do not diverge.
+// over layers. The codes are compile-time constants or the same in a whole launch, so these branches do not diverge.
 
 enum Activation { IDENTITY, STEP, SIGMOID, TANH, RELU, LEAKY_RELU, SOFTPLUS, SOFTMAX };
 enum Cost { MSE, MAE, CROSS_ENTROPY };

@@ -13,7 +13,7 @@
 __device__ unsigned shared_address(const void* place) { return (unsigned)__cvta_generic_to_shared(place); }
 
 // A counter completes a phase when the expected number of bytes has arrived. One thread initialises it. Writes to shared
-// memory before this call, by this thread or before a barrier that it has passed, come before later copies by the engine.
+// memory before this call (by this thread, or before a barrier that it has passed) precede later copies by the engine.
 __device__ void make_counter(unsigned long long* counter) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(counter)) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
@@ -86,10 +86,10 @@ __device__ void meet_grid(int* arrived, int wanted) {
     wait_grid(arrived, wanted);
 }
 
-// Blocks of a cooperative launch exchange numbers without a barrier. The last bit of a number is the parity of its
-// turn; a reader polls until the parity is right. This costs the number its last bit, one more rounding. All numbers
-// start as 0, and the first turn is odd. The algorithm must ensure that no number is told again before all readers have
-// heard it.
+// Blocks of a cooperative launch exchange numbers without a barrier: one block tells a number, others hear it. The last
+// bit of a number is the parity of its turn; a reader polls until the parity is right. The lost bit costs one rounding.
+// All numbers start as 0, and the first turn is odd. The algorithm must ensure that no number is told again before all
+// readers have heard it.
 __device__ float read_from_all(const float* place) {
 #ifdef CUDA_ON_CPU
     return *place;
@@ -164,8 +164,8 @@ __device__ void begin_to_listen() {
     cuda_on_cpu::grid_barrier();
 #endif
 }
-// The whole block waits until each of `count` other blocks has told the number at place(block). The rest of what they
-// tell arrives at about the same time; polling for all of it would only keep the memory busy.
+// The whole block waits until each of `count` other blocks has told the number at place(block). Their other numbers
+// arrive at about the same time; polling for all of them would only keep the memory busy.
 template <typename Place>
 __device__ void wait_for_all(int count, int turn, Place place) {
 #ifdef CUDA_ON_CPU

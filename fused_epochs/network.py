@@ -1,7 +1,7 @@
-"""A fused epoch of any chain of dense layers, convolutions and max-pools, by any optimizer, as one operation.
+"""An epoch of any chain of dense layers, convolutions and max-pools, with any optimizer, as one operation.
 
-As in dense.py, the kernels make no calls between steps, and work on one flat vector of all parameters: W and b of each
-layer in turn.
+As in nncourse/kernels/dense_epoch.py, the kernels make no calls between steps, and work on one flat vector of all
+parameters: W and b of each layer in turn.
 
     one_kernel    dense layers in one launch; the weights never leave the chip: dense_one_kernel.py
     streamed      one launch; weights and activations stay in the L2 cache: streamed.py

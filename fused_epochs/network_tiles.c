@@ -1,4 +1,4 @@
-// Epochs of training a dense network by any optimizer, in C: products in tiles that stay in registers (one thread).
+// Epochs of training a dense network with any optimizer, in C: products in tiles that stay in registers (one thread).
 //
 // A tile is ROWS rows of ACROSS vectors. For each term k of its sums it loads ACROSS vectors of a row of B, and a number
 // from each of its rows of A: 11 loads for 24 vectors of multiplications and additions, where a tile has 8 rows.
@@ -7,11 +7,11 @@
 //   G = D W        (samples, n_in)    computed as Gt = Wt Dt: rows of Dt are B
 //   dWt = At D     (n_in, n_out)      rows of D are B; some rows at a time, which move W while they are in the cache
 //
-// So W is kept transposed, with b below it as its last row, and no product has to copy its factors into another order
-// but D, which is small. Rows are filled up to whole vectors with zeros, which no step changes. An odd number of vectors
-// lies between two rows, since rows that are a power of two apart would share few places in the cache.
+// So W is kept transposed, with b below it as its last row. Then the only factor that has to be copied into a different
+// order is D, which is small. Rows are filled up to whole vectors with zeros, which no step changes. Rows begin an odd
+// number of vectors apart, since rows that are a power of two apart would share few lines of the cache.
 //
-// Measured beside OpenBLAS and JAX: python -m benchmarks.networks; its share of the peak: docs/speed.md.
+// Compared with OpenBLAS and JAX: python -m benchmarks.networks; its share of the peak: docs/speed.md.
 
 #if defined(__AVX512F__)
 enum { LANES = 16, ROWS = 8, ACROSS = 3 }; /* 24 + 3 of 32 registers */
@@ -62,7 +62,7 @@ IN_PLACE void tile(const matrices *m, const int rows, const int across, long row
             *(vector *)(m->c + (row + r) * m->c_row + column + v * LANES) = sums[r][v];
 }
 
-/* All rows of `across` vectors: tiles of ROWS rows, then of what is left. */
+/* All rows of `across` vectors: tiles of ROWS rows, then a tile of the rows that are left. */
 IN_PLACE void strip(const matrices *m, const int across, long column)
 {
     long row = 0;
@@ -88,7 +88,7 @@ static void product(const matrices *m)
         }
 }
 
-/* `to` becomes the transpose of `from`, which has so many rows and columns: in blocks, whose rows are stored whole. */
+/* `to` becomes the transpose of `from`, which has `rows` rows and `columns` columns. Blocks store whole rows. */
 static void transpose(const float *from, long from_row, long rows, long columns, float *to, long to_row)
 {
     enum { SIDE = 4 };
@@ -179,7 +179,7 @@ typedef struct {
     layer *layers;
     long count;
     enum cost cost;
-    float *across[2]; /* transposed deltas, and what comes of them: a row for each neuron */
+    float *across[2]; /* transposed deltas, and the transposed result: a row for each neuron */
     float *gradient;  /* of CHUNK rows of W */
     float *x, *y;     /* the samples and targets of a batch */
 } network;
@@ -302,7 +302,7 @@ static void lay_out(network *net, arena *from, const int *sizes, long batch, int
     net->y = some(from, batch * sizes[net->count]);
 }
 
-/* W and b of a layer, or their means, from `numbers` or back; the numbers behind them. */
+/* W and b of a layer, or their means, from `numbers` or back. Returns the numbers after them. */
 static float *exchange(const layer *here, float *numbers, float *w, int back)
 {
     long n_in = here->n_in, n_out = here->n_out;
@@ -324,7 +324,7 @@ static void exchange_all(const network *net, float *parameters, float *m, float 
     }
 }
 
-/* The rows of x and y that `order` names, one after the other. Those of the next batch are asked for already: they arrive
+/* The rows of x and y that `order` names, one after the other. Those of the next batch are prefetched: they arrive
    from memory while this one is computed. */
 static void gather(const network *net, const float *x, const float *y, const long *order, long samples, long next)
 {
@@ -338,8 +338,8 @@ static void gather(const network *net, const float *x, const float *y, const lon
             __builtin_prefetch(x + order[i] * n_in + k);
 }
 
-/* C = A B for NumPy's arrays, of which only A may lie in any way: the numbers of a row of B, or of a column, and those of
-   a row of C lie side by side. What does not begin and end with whole vectors is copied. Returns 0, or 1 if there is too
+/* C = A B for NumPy's arrays. A may have any strides; the numbers of a row or a column of B and of a row of C must be
+   adjacent. Arrays that do not begin and end with whole vectors are copied. Returns 0, or 1 if there is too
    little memory. */
 int multiply(const float *a, long a_row, long a_next, const float *b, long b_row, long b_next, float *c, long c_row,
              long rows, long columns, long terms)

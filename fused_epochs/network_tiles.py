@@ -1,7 +1,7 @@
-"""network_epoch of dense layers in C, for one core: products in register tiles, and all else of a step around them.
+"""network_epoch of dense layers in C, for one core: products in register tiles, and the rest of a step around them.
 
 network_tiles.c is compiled at first use, for the vectors of this processor. Without a C compiler the kernel is missing,
-and train() takes another plan.
+and train() uses a different plan.
 """
 
 import functools
@@ -61,7 +61,7 @@ def _multiply() -> Callable[..., int]:
 
 
 def prepared_product(A: np.ndarray, B: np.ndarray, C: np.ndarray) -> Callable[[], None]:
-    """A function that computes C = A B, of float32: rows of C, and rows or columns of B, lie side by side in memory."""
+    """A function that computes C = A B in float32: rows of C, and rows or columns of B, are contiguous in memory."""
     function, size = _multiply(), A.itemsize
     from_a, from_b, from_c = ((array.ctypes.data, *(step // size for step in array.strides)) for array in (A, B, C))
     numbers = *from_a, *from_b, *from_c[:2], *C.shape, len(B)
@@ -78,7 +78,7 @@ def tiles(
     parameters: np.ndarray, M: np.ndarray, V: np.ndarray, architecture: ChainArchitecture, rule: Rule, X: np.ndarray,
     Y: np.ndarray, batch: int, rate: float, steps: int, order: np.ndarray | None = None,
 ) -> State:  # fmt: skip
-    """Any optimizer. `order`: the rows of X and Y to take, one after the other; all of them if it is left out.
+    """Any optimizer. `order`: the rows of X and Y to use, one after the other; by default all of them.
 
     DoesNotFitError if a layer is not dense.
     """

@@ -1,6 +1,6 @@
-"""The plans of fused epochs for train(): a kernel that computes whole epochs, else one for the gradient of a network.
+"""The plans of fused epochs for train(): a kernel that computes whole epochs, or one for the gradient of a network.
 
-PLANNERS are tried for every training by a backend's own kernels; ASKED has the kernels by name: train(…, plan="c").
+PLANNERS are tried whenever a backend with only its own kernels trains; ASKED has kernels by name: train(…, plan="c").
 """
 
 import time
@@ -29,17 +29,17 @@ from nncourse.model.plans import MOST_IN_CACHE, Step, by_steps, recorded, reorde
 from nncourse.model.task import Plan, Refused, Task, TrainEpoch
 
 KERNELS = {"numpy": "numpy", "numba": "numba", "cuda": "one_kernel"}  # by backend
-TILES = "tiles"  # on a CPU the fastest for dense layers by one thread, where there is a C compiler
-MOST_BY_ONE = 2e8  # FLOPs of a product: 784-1024-1024-1024-10 with batch 256, 22 ms a step; by BLAS 20, 2 threads 12
+TILES = "tiles"  # on a CPU the fastest for dense layers with one thread, if there is a C compiler
+MOST_BY_ONE = 2e8  # FLOPs of a product: 784-1024-1024-1024-10 with batch 256: 22 ms a step; BLAS 20, on 2 threads 12
 GRADIENT, EPOCH = "network_gradient", "network_epoch"
-LEAST_BATCHES = 16  # for which a fused kernel is worth its call; it is tried on so many
-MOST_IN_A_CALL = 2e10  # FLOPs of a kernel on a CPU, some tenths of a second: Ctrl-C waits for it
+LEAST_BATCHES = 16  # for which a fused kernel is worth its call; trials use this many
+MOST_IN_A_CALL = 2e10  # FLOPs of a kernel on a CPU, a few tenths of a second: Ctrl-C waits for it
 MUCH, TRIALS = 1e9, 3  # FLOPs of a step from which recorded steps are tried, on a GPU, and how often
 BY_BATCHES = Refused("trained step by step, since the samples are sent batch by batch", is_news=True)
 
 
 def fused(task: Task) -> Plan | Refused:
-    """A whole epoch in one call, or the gradient in one, by the backend's own kernels."""
+    """A whole epoch in one call, or the gradient in one call, with the backend's own kernels."""
     count, host = task.together.group.size, isinstance(task.X, HostSamples)
     if not task.backend.fusable or task.backend.name not in KERNELS:
         return BY_BATCHES if host and count == 1 else Refused("a kernel was chosen or kept, or the backend has none")
@@ -57,7 +57,7 @@ def fused(task: Task) -> Plan | Refused:
 def _recorded_is_faster(task: Task) -> bool:
     """Whether recorded steps, with cuBLAS for large products, take less time than the GPU's kernel, measured on copies.
 
-    Only steps with so much work are tried that a library's products may make up for its launches.
+    This is tried only for steps with so much work that a library's faster products may make up for its launches.
     """
     if task.backend.device != "gpu" or not task.network.is_dense:
         return False
@@ -74,7 +74,7 @@ def _recorded_is_faster(task: Task) -> bool:
 
 
 def _seconds(task: Task, plan: Plan, rows: int) -> float:
-    """The time of an epoch of so many rows."""
+    """The time of an epoch of `rows` rows."""
     order = task.backend.to_device(np.arange(rows))
     devices.synchronise(task.backend.device)
     start = time.perf_counter()
@@ -84,7 +84,7 @@ def _seconds(task: Task, plan: Plan, rows: int) -> float:
 
 
 def _by_own_kernel(task: Task) -> Plan | Refused:
-    """A whole epoch by the backend's kernel, or by those that it leaves the network to when it does not fit them."""
+    """A whole epoch by the backend's kernel, or by the kernels that replace it if it cannot compute the network."""
     names, reason = operations_for(task.network, task.optimizer)
     own = KERNELS[task.backend.name]
     before = _kernels(task, TILES, [EPOCH]) if own == "numba" and _by_tiles(task) else ()
@@ -103,15 +103,15 @@ def _by_own_kernel(task: Task) -> Plan | Refused:
 
 
 def _by_tiles(task: Task) -> bool:
-    """Whether the network is for the kernel `tiles`. BLAS is faster where several threads share large products."""
+    """Whether the network is for the kernel `tiles`. BLAS is faster if several threads share large products."""
     largest = task.batch_size * max(flops(task.network), default=0)
     return task.network.is_dense and is_chain(task.network) and (threads.at_most() == 1 or largest <= MOST_BY_ONE)
 
 
 def by_kernel(name: str, task: Task) -> Plan | Refused:
-    """A whole epoch by the kernel of that name, for whoever asks for it."""
+    """A whole epoch by the kernel of that name; used only if asked for."""
     if isinstance(task.X, HostSamples) or task.together.group.size > 1:
-        return Refused("a process computes fused epochs alone, of samples that are all on the device")
+        return Refused("a fused epoch needs a single process, with all samples on the device")
     names, reason = operations_for(task.network, task.optimizer)
     for kernel in _kernels(task, name, names):
         if kernel.device != task.backend.device:
@@ -122,11 +122,11 @@ def by_kernel(name: str, task: Task) -> Plan | Refused:
             return _plan_by(kernel, task)
         except DoesNotFitError as error:
             reason = str(error)
-    return Refused(reason or f"it does not compute such a {task.optimizer.describe()['kind']} on {task.network}")
+    return Refused(reason or f"it cannot train {task.network} with this {task.optimizer.describe()['kind']}")
 
 
 def operations_for(network: Network, optimizer: Optimizer) -> tuple[list[str], str]:
-    """The operations of a fused epoch for this network and optimizer, the best first; why there is none, or ""."""
+    """The fused-epoch operations for this network and optimizer, the best first; and why there are none, or ""."""
     names: list[str] = []
     reason = ""
     try:
@@ -143,7 +143,7 @@ def operations_for(network: Network, optimizer: Optimizer) -> tuple[list[str], s
 
 
 def _kernels(task: Task, name: str, operations: list[str]) -> Iterator[Kernel]:
-    """The kernels of that name, one after the other: the modules of each operation are imported when it is reached."""
+    """The kernels of that name, one after the other: an operation's modules are imported when its turn comes."""
     gpu = task.backend.device == "gpu" or name not in (*KERNELS.values(), TILES)
     for each in operations:
         operation: Any = found(each, gpu)
@@ -164,7 +164,7 @@ def _plan_by(kernel: Kernel, task: Task, note: str = "") -> Plan:
 
 
 def _in_its_order(task: Task, compute: Callable[..., None]) -> TrainEpoch:
-    """epoch(order, rate, position): the kernel takes the rows in that order itself, some batches in a call."""
+    """epoch(order, rate, position): the kernel itself takes the rows in that order, several batches per call."""
     work = task.batch_size * chain_of(task.network).flops_a_sample
     some = task.batch_size * max(LEAST_BATCHES, int(MOST_IN_A_CALL / work))
 
@@ -204,13 +204,13 @@ def _train(
 
 
 def by_gradient(task: Task) -> Plan | Refused:
-    """A step in two calls: the gradient by a kernel of network_gradient, and the optimizer's move."""
+    """A step in two calls: a kernel of network_gradient for the gradient, then the optimizer's move."""
     if task.together.group.size > 1 or not is_chain(task.network):
-        return Refused(f"no gradient in one call of {task.network}, or in a group")
+        return Refused(f"no kernel computes the gradient of {task.network} in one call, or that of a group")
     operation = found(GRADIENT, gpu=False)
     kernel: Any = operation.kernels.get(task.backend.name) if operation else None
     if kernel is None or task.backend.device != kernel.device:
-        return Refused(f"no gradient in one call by {task.backend.name}")
+        return Refused(f"{task.backend.name} has no kernel for the gradient in one call")
     network, optimizer = task.copies()
     try:
         step = _step(kernel, network, task.backend, optimizer)

@@ -1,10 +1,10 @@
-// How a step of each optimizer moves a number, included by the kernels of epochs for any optimizer. rules.py makes the
+// How a step of each optimizer moves a number; included by the kernels of epochs for any optimizer. rules.py makes the
 // constants from a Rule: RULE, MOMENTUM, L2, BETA_1, REST_1 (1 − β₁), LOG_1 (log β₁), BETA_2, REST_2, LOG_2, EPSILON.
 
 enum Rules { SGD, ADAM, RMSPROP, ADAGRAD };
 constexpr bool HAS_M = RULE == ADAM, HAS_V = RULE != SGD || MOMENTUM != 0.0f;  // what the optimizer remembers
 
-// Of a step, the same for all parameters: rate / c₁, or the rate; 1 / c₂.
+// Numbers of a step, the same for all parameters: rate / c₁, or the rate; and 1 / c₂.
 struct Numbers {
     float step, correction;
 };
@@ -14,8 +14,8 @@ __device__ Numbers numbers_of(float rate, int t) {
     return {rate, 1.0f};
 }
 
-// The parameter w after a step along dC/dw, the mean over the batch; *m and *v change too. Those that the optimizer does
-// not have may be null.
+// The parameter w after a step against dC/dw, the mean over the batch; *m and *v change too. Either may be null if the
+// optimizer does not have it.
 __device__ float moved(float w, float gradient, float* m, float* v, Numbers at) {
     if constexpr (L2 != 0.0f) gradient += L2 * w;
     if constexpr (RULE == SGD) {

@@ -1,4 +1,4 @@
-"""network_epoch in one launch for networks of any size: how its products are divided, and the launch of streamed.cu."""
+"""network_epoch in one launch for networks of any size: the division of its products, and the launch of streamed.cu."""
 
 import functools
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def matrix_tile(product: "Product", high: int, wide: int, split: int) -> Tile:
 
 
 def best_matrix_tile(product: "Product", blocks: int, tensor_cores: bool = False) -> Tile:
-    """The tile with which a product of matrices takes the fewest cycles on so many blocks."""
+    """The tile with which a product of matrices takes the fewest cycles on `blocks` blocks."""
     tiles = TILES | TENSOR_TILES if tensor_cores else TILES
 
     def cycles(tile: Tile) -> float:
@@ -106,7 +106,7 @@ def image_tile(product: "Product", high: int, wide: int, channels: int) -> Tile:
 
 
 def lines_of_band(height: int, most: int) -> int:
-    """An even number of lines, at most so many, if that takes no more bands: windows of 2 x 2 then lie in one band."""
+    """At most `most` lines: an even number if that takes no more bands, so that windows of 2 x 2 are in one band."""
     even = most // 2 * 2
     return even if even and ceil(height / even) == ceil(height / most) else most
 
@@ -129,7 +129,7 @@ def best_image_tile(product: "Product", blocks: int, most_stage: int) -> Tile | 
 
 
 def divided(channels: int, most: int) -> int:
-    """Channels of a turn, at most so many: as many in every turn, unless that takes twice as many turns."""
+    """Channels per turn, at most `most`: the same number in every turn, unless that takes twice as many turns."""
     turns = ceil(channels / most)
     return ceil(channels / next((count for count in range(turns, 2 * turns) if channels % count == 0), turns))
 
@@ -199,7 +199,7 @@ def products(architecture: ChainArchitecture, batch: int) -> list[tuple[Product,
 
 
 def tiles_for(made: tuple[Product, ...], blocks: int, most_stage: int, tensor_cores: bool) -> tuple[Tile, ...]:
-    """The tiles of a layer's products, with at most so many numbers in a stage."""
+    """The tiles of a layer's products, with at most `most_stage` numbers in a stage."""
     found = []
     for number, product in enumerate(made):
         best = None
@@ -270,7 +270,7 @@ class Layout:
 
 @functools.lru_cache(maxsize=64)
 def layout(made: Plan, architecture: ChainArchitecture, batch: int) -> Layout:
-    """Where each layer's numbers lie in memory."""
+    """Where each layer's numbers are in memory."""
     none = ["{}"] * 3
     table = [_row("DENSE", architecture.shape, 1, 1, 0, "", 0, 0, tiles=none)]
     parameters_at = map_at = parts = arrivals = 0

@@ -1,21 +1,21 @@
-// Convolutions with stride 1 for streamed.cu: a tile's part of the images lies in shared memory, where each filter finds
-// all of its pixels. So every number is read from memory once, not once for each pixel of a filter.
+// Convolutions with stride 1 for streamed.cu: a tile's part of the images is in shared memory, where each filter finds
+// all its pixels. So every number is read from global memory once, not once for each pixel of a filter.
 
 __device__ constexpr int larger(int one, int other) { return one > other ? one : other; }
 __device__ constexpr int smaller(int one, int other) { return one < other ? one : other; }
 
 // ---- copies to shared memory
 
-// Where a number comes from and where it goes; a zero goes there unless it is `there`.
+// The source and the destination of a number; a zero is copied unless the source is `there`.
 struct Copied {
     int from, to;
     bool there;
 };
 
 // Copies PLACES numbers, AT_ONCE of them together, of each of `count` channels or filters, at most MOST. A thread copies
-// the same place of one after the other. They lie FROM_APART and TO_APART from each other, which are constants: only the
-// first one's place is computed and compared with the edges, by find(place). To do so for each number took 15 to 36
-// instructions, in all a quarter to half as many as the multiplications.
+// the same place of one after the other. These are FROM_APART and TO_APART from each other, which are constants: only
+// the place of the first is computed and compared with the edges, by find(place). Doing so for each number took 15 to
+// 36 instructions, in all a quarter to half as many as the multiplications.
 template <int PLACES, int MOST, int FROM_APART, int TO_APART, int AT_ONCE = 1, typename Find>
 __device__ void copy_all(float* to, const float* from, int count, Find find) {
     constexpr int SHARING = larger(1, smaller(THREADS / PLACES, MOST));  // threads for a place
@@ -45,17 +45,17 @@ __device__ Position position_of(int thread) {
     return {warp / (ACROSS / WIDE) * HIGH + down, warp % (ACROSS / WIDE) * WIDE + across};
 }
 
-// ---- sums over a filter's pixels: forward, and the deltas below, for which the filters are turned round
+// ---- sums over a filter's pixels: forward, and the deltas below, for which the filters are rotated by half a turn
 
-// An even number of lines, at most so many, if that takes no more bands: windows of 2 × 2 then lie in one band.
+// At most `most` lines per band: an even number if that takes no more bands, so that windows of 2 × 2 are in one band.
 __device__ constexpr int lines_of_band(int height, int most) {
     const int even = most / 2 * 2;
     return even && divided_up(height, even) == divided_up(height, most) ? even : most;
 }
 // A tile has SAMPLES × LINES lines of pixels of the result × some filters. The images' part has k − 1 more lines, and as
-// many columns more; outside of the image it is 0. Lines are taken four pixels at a time: the last ones may be outside,
-// and their windows end in the next line, or behind the patch. No line is longer than it must be: where one begins right
-// behind the other, eight adjacent fours are in different banks.
+// many more columns; outside the image it is 0. Lines are taken four pixels at a time: the last pixels may be outside,
+// and their windows end in the next line, or after the patch. No line is longer than it must be: if lines follow each
+// other without a gap, eight adjacent fours are in different banks.
 template <typename Product>
 struct Patch {
     static constexpr Tile TILE = Product::TILE;
@@ -88,7 +88,7 @@ __device__ void image_product(const Memory& at, float* shared, int unit, const P
     if (s0 >= at.rows) return;  // the last batch may be smaller
     const int first = share * SHARE, turns = max(0, min(Part::TURNS - first, SHARE));
 
-    constexpr bool EVEN = Product::CHANNELS % Part::CHANNELS == 0;  // then every turn has as many channels
+    constexpr bool EVEN = Product::CHANNELS % Part::CHANNELS == 0;  // then all turns have as many channels
     auto channels_of = [&](int turn) {
         return EVEN ? Part::CHANNELS : min(Part::CHANNELS, Product::CHANNELS - (first + turn) * Part::CHANNELS);
     };
@@ -206,7 +206,7 @@ struct ImageDeltas : Deltas<LAYER> {
 
 // ---- sums over the pixels of all samples: the weights' gradients
 
-// Filters of a thread, for which it keeps k² sums each: few where there are few threads for a tile.
+// Filters of a thread, which keeps k² sums for each: few if there are few threads for a tile.
 __device__ constexpr int own_filters(Tile tile, int k, int filters = 8) {
     const bool fits = filters * k * k <= 100 && tile.high / filters * tile.wide >= 8;
     return fits || filters == 1 ? filters : own_filters(tile, k, filters / 2);
@@ -223,7 +223,7 @@ struct ImageWeights : Weights<LAYER> {
     static constexpr int K = HERE.k, LINES = TILE.part, CHANNELS = TILE.wide, BANDS = divided_up(HERE.height, LINES);
     static constexpr int PITCH = divided_up(HERE.width, 4) * 4, WINDOW = divided_up(K + 3, 4) * 4;
     static constexpr int PITCH_BELOW = divided_up(larger(PITCH, HERE.width + K - 1), 4) * 4;
-    // A window may end in the next line. There it meets deltas of 0, but the last line needs numbers behind it.
+    // A window may end in the next line. There it meets deltas of 0, but the last line needs numbers after it.
     static constexpr int OF_LINES = (LINES + K - 1) * PITCH_BELOW + larger(0, PITCH - 4 + WINDOW - PITCH_BELOW);
     static constexpr int PLANE = OF_LINES % 8 == 0 ? OF_LINES + 4 : OF_LINES;  // adjacent channels are in other banks
     static constexpr int NUMBERS = TILE.high * LINES * PITCH, STAGE = NUMBERS + CHANNELS * PLANE;
@@ -251,7 +251,7 @@ __device__ void image_product(const Memory& at, float* shared, int unit, const I
     const int o0 = tile / Part::ACROSS * TILE.high, c0 = tile % Part::ACROSS * Part::CHANNELS;
     constexpr int SHARE = divided_up(BATCH * Part::BANDS, SPLIT);
     const int first = share * SHARE, turns = max(0, min(at.rows * Part::BANDS - first, SHARE));
-    // What a thread adds up for filters and channels that are not there is never used.
+    // The sums of a thread for filters and channels that are not there are never used.
     const int filters = HERE.channels % TILE.high == 0 ? TILE.high : HERE.channels - o0;
     const int channels = BELOW.channels % Part::CHANNELS == 0 ? Part::CHANNELS : BELOW.channels - c0;
 
@@ -346,8 +346,8 @@ struct Tiles<ImageWeights<LAYER>> {
     static constexpr int COUNT = ImageWeights<LAYER>::DOWN_TILES * ImageWeights<LAYER>::ACROSS;
 };
 
-// The sums of the parts of all blocks, and the step of the optimizer. Adjacent warps' elements go to different blocks: where
-// there are few elements of many parts, no multiprocessor has to read all of them.
+// The sums of the parts of all blocks, and the step of the optimizer. Adjacent warps' elements go to different blocks:
+// if there are few elements with many parts, no multiprocessor has to read all of them.
 template <int LAYER>
 __device__ void add_parts(const Memory& at) {
     using Part = ImageWeights<LAYER>;

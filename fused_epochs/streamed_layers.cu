@@ -1,11 +1,11 @@
-// The layers of a network, as streamed.cu sees them: sizes as constants, where their numbers lie, and how dC/dA goes down
-// to the layer below. TABLE has a Row for the samples and for each layer.
+// The layers of a network, as streamed.cu sees them: sizes as constants, where their numbers are, and how dC/dA goes
+// down to the layer below. TABLE has a Row for the samples and for each layer.
 
 enum Kind { DENSE, CONVOLUTION, POOL };
 
 // How a product is divided. `split` blocks share the sums of a tile: their parts begin at `parts_at`, the counters of
-// those that have arrived at `arrivals_at`. Where `part` is 0, a tile has `high` × `wide` elements. Else it is a product
-// of streamed_images.cu, and so many channels, or rows of pixels, are in shared memory together.
+// those that have arrived at `arrivals_at`. If `part` is 0, a tile has `high` × `wide` elements. Otherwise it is of a
+// product of streamed_images.cu, and `part` channels, or rows of pixels, are in shared memory together.
 struct Tile {
     int high, wide, split, part, parts_at, arrivals_at;
 };

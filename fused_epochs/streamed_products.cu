@@ -14,7 +14,7 @@ __device__ constexpr int own_columns(Tile tile) {
 }
 __device__ constexpr int members(Tile tile) { return tile.high * tile.wide / (own_rows(tile) * own_columns(tile)); }
 __device__ constexpr int groups(Tile tile) { return THREADS / members(tile); }
-// Steps along k whose factors are in shared memory together: eight or more for each group.
+// The number of steps along k whose factors are in shared memory together: eight or more for each group.
 __device__ constexpr int depth(Tile tile) { return tile.high * tile.wide > 1024 ? 32 : 64; }
 __device__ constexpr bool divides_by_four(int number) { return number % 4 == 0; }
 
@@ -162,8 +162,8 @@ __device__ void finish(const Memory& at, float* shared, const Product& of, int t
     }
 }
 
-// A factor of a tile in shared memory: LENGTH rows, or columns, of DEPTH steps along k. It lies there as in global memory:
-// where ALONG_K, the steps of a row follow each other, else the rows of a step. All are padded.
+// A factor of a tile in shared memory: LENGTH rows, or columns, of DEPTH steps along k. The order is that of global
+// memory: if ALONG_K, the steps of a row are adjacent, otherwise the rows of a step. All are padded.
 template <int LENGTH, int DEPTH, bool ALONG_K>
 struct Factor {
     static constexpr int PITCH = ALONG_K ? DEPTH + 4 : LENGTH + 8, NUMBERS = (ALONG_K ? LENGTH : DEPTH) * PITCH;
@@ -196,7 +196,7 @@ struct Factor {
                 }
         }
     }
-    // Calls load(place, row, k) for this thread's share: for FOUR numbers, in the direction in which they lie.
+    // Calls load(place, row, k) for this thread's share: for FOUR numbers, in the direction in which they are adjacent.
     template <int FOUR, typename Load>
     __device__ static void fill(float* factor, Load load) {
         constexpr int ACROSS = (ALONG_K ? DEPTH : LENGTH) / FOUR, ALL = LENGTH * DEPTH / FOUR;
@@ -357,8 +357,8 @@ __device__ constexpr int tiles_of() {
 // left() and right() copy numbers to shared memory: LEFT_FOUR, or RIGHT_FOUR, adjacent ones at a time, four where all lie
 // at addresses that allow it; zeros where these are not `there`.
 
-// Of a convolution, a number lies at row.at + input.at, unless that is outside of the image. One of both is a step
-// along k, which is prepared once for all threads.
+// A number of a convolution is at row.at + input.at, unless that is outside the image. One of the two is a step along
+// k, which is prepared once for all threads.
 struct Place {
     int at, y, x;
 };

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Collects what users have kept, as root: collect.sh FOLDER USER... writes FOLDER/USER.zip, for `nncourse grade FOLDER`.
+# Collects users' kernels. Run it as root: collect.sh FOLDER USER... writes FOLDER/USER.zip, for nncourse grade FOLDER.
 #
-# Homes and kernels are closed to others (umask 077). Each user's own process packs them and hands them over through a
-# pipe, so root opens no file of a user's, and follows no link.
+# Homes and kernels are closed to other users (umask 077). A process of each user packs that user's kernels and hands
+# them over through a pipe, so root opens no file of a user, and follows no link.
 set -eu
 umask 077
 if [ $# -lt 2 ]; then

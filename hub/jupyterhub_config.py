@@ -1,7 +1,7 @@
-"""A JupyterHub that serves the course on one machine; docs/jupyterhub.md says how it is set up.
+"""Configures a JupyterHub that serves the course on one machine; docs/jupyterhub.md explains how to set it up.
 
-Users are the accounts of the machine, and each server runs as its user. Every address is the machine's own: a web
-server with a certificate stands before the Hub.
+Users are the accounts of the machine, and each server runs as its user. Everything listens on localhost only, so put a
+web server with a certificate in front of the Hub.
 """
 
 import os
@@ -16,7 +16,7 @@ c = get_config()  # noqa: F821 - JupyterHub puts it here
 c.JupyterHub.bind_url = "http://127.0.0.1:8000"
 c.JupyterHub.hub_ip = "127.0.0.1"
 c.ConfigurableHTTPProxy.command = str(programs / "configurable-http-proxy")
-c.Authenticator.allow_all = True  # or of one group: c.LocalAuthenticator.allowed_groups = {"students"}
+c.Authenticator.allow_all = True  # for one group alone: c.LocalAuthenticator.allowed_groups = {"students"}
 
 c.Spawner.ip = "127.0.0.1"
 c.Spawner.cmd = [str(course / "hub" / "singleuser.sh"), str(programs / "jupyterhub-singleuser")]
@@ -29,7 +29,7 @@ for name in ("NNCOURSE_HANDOUT", "NNCOURSE_LANG"):
     if name in os.environ:
         c.Spawner.environment[name] = os.environ[name]
 c.Spawner.args = [
-    "--KernelManager.transport=ipc",  # over files of the user's; what goes over ports, other users can listen to
+    "--KernelManager.transport=ipc",  # through files of the user, since other users can listen to ports
     f"--LabApp.app_settings_dir={course / '.venv' / 'share' / 'jupyter' / 'lab' / 'settings'}",  # no news, no updates
     *(f"--ContentsManager.hide_globs={name}" for name in ("__pycache__", "*.pyc", "*~", "MANIFEST.json")),
     f"--MappingKernelManager.cull_idle_timeout={idle}",

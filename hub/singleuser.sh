@@ -1,16 +1,16 @@
 #!/bin/sh
 # Starts a user's server for JupyterHub, as that user: singleuser.sh SERVER OPTION...
 #
-# NNCOURSE_HANDOUT  the folder that is copied to ~/nn-course if that is not there: a hand-out, unpacked (default: the
+# NNCOURSE_HANDOUT  the folder of an unpacked hand-out, which the first start copies to ~/nn-course (default: the
 #                   course's own notebooks, without outputs)
 # NNCOURSE_LANG     the language of the course, such as es (default: en)
 #
-# At each later start what the course has changed is brought into the copy; what the user typed stays. What was done
-# stands in ~/nn-course/updates.txt.
+# Each later start brings the course's changes into the copy, and keeps the user's own work. ~/nn-course/updates.txt
+# lists what was done.
 set -eu
-umask 077 # what the user makes, other users cannot read
+umask 077 # other users cannot read files that this user makes
 course=$(cd "$(dirname "$0")/.." && pwd)
-# No folder is named as the package: beside a notebook Python would take it for that.
+# The copy must not have the name of the package: Python would import the folder next to a notebook in its place.
 if [ ! -e "$HOME/nn-course" ]; then
     new=$(mktemp -d "$HOME/.nn-course-XXXXXX")
     if [ -n "${NNCOURSE_HANDOUT:-}" ]; then
@@ -19,12 +19,12 @@ if [ ! -e "$HOME/nn-course" ]; then
         (cd "$course" && .venv/bin/python -m nnclassroom notebooks "$new/nn-course/notebooks") >&2
     fi
     chmod -R u+w "$new/nn-course"
-    mv "$new/nn-course" "$HOME/nn-course" # at once: an interrupted copy is no course
+    mv "$new/nn-course" "$HOME/nn-course" # in one step, so that an interruption leaves no half copy
     rmdir "$new"
-    # matplotlib lists the fonts once for each user, which takes seconds: now, and not in the first notebook.
+    # Matplotlib lists the fonts once for each user. That takes seconds, so do it now and not in the first notebook.
     "$course/.venv/bin/python" -c "import matplotlib.font_manager" >/dev/null 2>&1 &
 else
-    # A copy without a manifest is of before, and stays as it is. No mistake here may keep the server from starting.
+    # An older copy, without a manifest, stays as it is. No mistake here may keep the server from starting.
     copy=$HOME/nn-course handout=${NNCOURSE_HANDOUT:-}
     update() {
         said=$(cd "$course" && .venv/bin/python -m nnclassroom "$@" 2>&1) || true
@@ -36,6 +36,6 @@ else
         update notebooks "$copy/notebooks"
     fi
 fi
-PATH="$course/.venv/bin:$PATH" # nncourse and its python, in terminals too
+PATH="$course/.venv/bin:$PATH" # for nncourse and its Python, in terminals too
 export PATH
 exec "$@"

@@ -1,4 +1,4 @@
-"""Write a .zip whose bytes follow from its contents alone: no dates, in the order of the names."""
+"""Write a .zip whose bytes depend only on its contents: it has no dates, and files are in the order of their names."""
 
 import stat
 import zipfile
@@ -17,7 +17,7 @@ def refuse_other_name(path: Path) -> None:
 
 
 def write_zip(path: Path, files: Mapping[str, bytes], programs: Collection[str] = ()) -> None:
-    """Write the files, by their names in the .zip; `programs` are those that can be executed."""
+    """Write the files, by their names in the .zip. `programs` are the names of executable files."""
     refuse_unwritable(path.absolute(), "the .zip")
 
     def write(new: Path) -> None:
@@ -30,5 +30,5 @@ def write_zip(path: Path, files: Mapping[str, bytes], programs: Collection[str] 
                 archive.writestr(entry, files[name])
 
     if path.is_dir():
-        raise CourseError(f"{path}: expected the name of a file, and this is a folder")
+        raise CourseError(f"{path}: expected the name of a file, got a folder")
     write_atomically(path, write)

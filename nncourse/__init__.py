@@ -1,7 +1,7 @@
 """nncourse: from one artificial neuron to a network trained by CUDA kernels that you wrote.
 
-Read kernels/operation.py first, then kernels/dense.py: the rest of the package follows from these two. The public names
-are those in __init__.pyi, here and in model/ and parallel/, loaded at first use; everything else may change.
+Read kernels/operation.py first, then kernels/dense.py: the rest of the package follows from these two. The public API
+is the names in __init__.pyi, here and in model/ and parallel/; they are loaded at first use. All else may change.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""choose(): one kernel for every operation. Networks are passed a Backend; there is no hidden default."""
+"""choose() makes a Backend: one kernel for every operation. Networks get it as an argument; there is no default."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ from nncourse.kernels.kernel import CudaKernel, Kernel
 from nncourse.kernels.operation import Operation
 
 DEVICES = {"loops": "cpu", "numpy": "cpu", "numba": "cpu", "cupy": "gpu", "cuda": "gpu"}
-YOURS = "yours"  # the note for a kept kernel, to be read, not compared
-# Operations that earlier versions let a backend choose, and that are the plans of train() today.
+YOURS = "yours"  # the note for a kept kernel: for readers, never compared
+# Operations that could be chosen in earlier versions. Today they are plans of train().
 OLD_OPERATIONS = (
     "dense_sgd_epoch",
     "convolutional_sgd_epoch",
@@ -23,10 +23,10 @@ OLD_OPERATIONS = (
     "network_epoch",
     "network_gradient",
 )
-OLD_CHOICES = {"steps": "operations"}  # their kernels that have another name as a plan
+OLD_CHOICES = {"steps": "operations"}  # kernels of these whose plan has a different name
 
 
-# A function of operations and a device. Returns, by operation, the kept kernels to use, and why others are not used.
+# kept(operations, device) returns, by operation, the kept kernels to use, and why other kept kernels are not used.
 Kept = Callable[[Mapping[str, Operation], str], tuple[Mapping[str, Kernel], Mapping[str, str]]]
 
 
@@ -34,13 +34,13 @@ Kept = Callable[[Mapping[str, Operation], str], tuple[Mapping[str, Kernel], Mapp
 class Backend(Calls):
     """One kernel for each operation, all on one device: backend.dense_forward(A, W, b).
 
-    device: of the arrays.
-    notes: for readers, by operation: why a kernel is not of the chosen family.
-    yours, asked, unused: operations with a kept kernel; with a kernel chosen by name; with a kept kernel that is not
-        used.
-    fusable: whether a plan of train() may compute several operations in one call: all kernels are the backend's own.
+    device: where the arrays are, "cpu" or "gpu".
+    notes: for readers, by operation: why its kernel is not one of the chosen family.
+    yours, asked, unused: operations with a kept kernel, with a kernel chosen by name, with a kept but unused kernel.
+    fusable: whether a plan of train() may compute several operations in one call. It may if all kernels are the
+        backend's own.
 
-    Only a kept `algorithm_1` has a kernel here: it is then called for each step, and calls the other kernels.
+    `algorithm_1` has a kernel here only if a student kept one. It is called once per step and calls the other kernels.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Backend(Calls):
         return devices.to_device(array, self.device)
 
     def by_library(self) -> "Backend":
-        """With cuBLAS for dense layers, if all kernels are the backend's own CUDA kernels and the library is there."""
+        """This backend with cuBLAS for dense layers; unchanged without cuBLAS, or with kernels that are not its own."""
         if not (self.fusable and self.name == "cuda"):
             return self
         from nncourse.kernels.libraries import cublas
@@ -81,7 +81,7 @@ class Backend(Calls):
 
 
 class Through(Calls):
-    """A backend each of whose calls goes through a function: call(kernel, *arguments), which returns the result."""
+    """A backend that makes each call through a function: call(kernel, *arguments) returns the result."""
 
     def __init__(self, backend: Calls, call: Callable[..., Any]) -> None:
         self.name, self.device, self.kernels = backend.name, backend.device, backend.kernels
@@ -94,11 +94,11 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
     """A backend: one kernel for every operation, all on one device.
 
     name: "loops", "numpy" or "numba" on the CPU, "cupy" or "cuda" on the GPU.
-    emulate: run CUDA kernels on the CPU, thread by thread: very slow, to check them without a GPU.
+    emulate: run CUDA kernels on the CPU, thread by thread. This is very slow: use it to check kernels without a GPU.
     kept: a function that returns kernels to use instead; nnclassroom's choose() passes a student's.
-    overrides: a kernel for an operation, or its name.
+    overrides: a kernel, or its name, for an operation: dense_forward="loops".
 
-    Where no kernel is chosen or kept, train() may compute several operations in one call: see its plans.
+    If no kernel is overridden or kept, train() may compute several operations in one call: see model/plans.py.
 
     Raises CourseError for unknown names, for mixed devices, and for a missing GPU.
 
@@ -157,7 +157,7 @@ def choose(name: str, emulate: bool = False, kept: Kept | None = None, **overrid
 def _of_family(operation: Operation, name: str, emulate: bool) -> tuple[Kernel, bool]:
     """The operation's kernel for that backend, and whether it is borrowed from `numpy` or `cupy`.
 
-    For "cuda" it is the default, or the last, of the deterministic kernels.
+    For "cuda" it is the default among the deterministic kernels, or otherwise the last of them.
     """
     kernels = operation.kernels
     kernel = kernels.get(name)

@@ -21,7 +21,7 @@ ACTIVATIONS = {
     "gelu": "number",
     "softmax": "row",
 }
-ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-08}  # what stands in adam_update
+ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-08}  # the constants in adam_update
 
 # The operations that each module defines or adds kernels to.
 OPERATIONS = {
@@ -114,7 +114,7 @@ OPERATIONS = {
 
 
 class Calls:
-    """The operations of a backend, and where their arrays lie."""
+    """The operations of a backend, and the device of their arrays."""
 
     name: str
     device: str
@@ -126,11 +126,11 @@ class Calls:
     fusable: bool
 
     def to_device(self, array: Array) -> Array:
-        """`array` where this backend's kernels want it."""
+        """`array` on this backend's device."""
         raise NotImplementedError
 
     def by_library(self) -> "Calls":
-        """The backend with a library's kernels for dense layers, where it may have them; otherwise itself."""
+        """The backend with a library's kernels for dense layers, if it may use them; otherwise the backend itself."""
         return self
 
     def neuron(self, x: Array, w: Array, b: float) -> Array:

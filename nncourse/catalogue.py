@@ -8,17 +8,17 @@ from nncourse.calls import OPERATIONS
 from nncourse.errors import refuse_unknown
 from nncourse.kernels.operation import Operation
 
-# In the order of the course. A module that only adds kernels to another module's operations follows it.
+# In the order of the course. A module that only adds kernels to the operations of another module follows that module.
 IMAGES = ("convolution", "convolution_backpropagation", "libraries.cudnn", "pooling", "dropout", "normalisation")
 OTHERS = ("embedding", "layernorm", "attention", "attention_step", "residual", "update", "confusion")
 TOPICS = ("neuron", "activations", "dense", "dense_wgmma", "cost", "backpropagation", *IMAGES, *OTHERS)
 
 
-GROUP, FUSED = "nncourse.operations", "fused_epochs"  # of entry points; the package whose topics are added
+GROUP, FUSED = "nncourse.operations", "fused_epochs"  # the group of entry points; the package whose topics are added
 
 
 def epoch_topics() -> tuple[ModuleType, ...]:
-    """The modules of the operations that compute a whole epoch or gradient, which no backend has kernels for."""
+    """The modules of the operations that compute a whole epoch or gradient. No backend has kernels for these."""
     from nncourse.entry_points import added
     from nncourse.kernels import dense_epoch
 
@@ -33,7 +33,7 @@ def defined_in(modules: Iterable[ModuleType]) -> dict[str, Operation]:
 
 
 def imported(name: str, index: Mapping[str, Iterable[str]]) -> Operation | None:
-    """The operation of that name, from those modules alone that an index lists it under; None if it lists none."""
+    """The operation of that name; None if the index does not list it. Imports only the modules listed for it."""
     modules = [import_module(module) for module, names in index.items() if name in names]
     return defined_in(modules).get(name)
 
@@ -54,7 +54,7 @@ def epochs() -> dict[str, Operation]:
 
 
 def find(name: str) -> Operation:
-    """The operation of that name. Raises CourseError, which lists the names, for an unknown one.
+    """The operation of that name. Raises CourseError for an unknown name, and lists the known ones.
 
     >>> nncourse.find("dense_forward").size_names
     ('batch', 'n_in', 'n_out')

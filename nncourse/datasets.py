@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 FOLDER = COURSE / "datasets"
 DIGITS = tuple("0123456789")
 FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
-SAMPLE = "mnist_sample"  # some of MNIST's digits, which ship
+SAMPLE = "mnist_sample"  # the digits of MNIST that ship with the course
 MNIST_SETS = {"mnist": DIGITS, "fashion_mnist": FASHION, SAMPLE: DIGITS}
 SHIPPED = {"breast_cancer": ("benign", "malignant"), "digits": DIGITS}
 IMAGES = {"digits": (1, 8, 8)} | dict.fromkeys(MNIST_SETS, (1, 28, 28))  # channels, height, width
 SILHOUETTES, SEQUENCES = "silhouettes", ("sums", "sums5", "text")
 SCALINGS = ("none", "normalization", "standardization")
-MOST_PIXELS = (1 << 31) // 9  # of the silhouettes of a class
+MOST_PIXELS = (1 << 31) // 9  # in the silhouettes of one class
 MOST_CLASSES = 1000  # in a file read without a network, larger integers are measurements, not labels
 
 
@@ -45,7 +45,7 @@ class Dataset:
     classes: tuple[str, ...]  # the name of each class, in the order of the labels
     features: tuple[str, ...]  # the name of each column of X
     image_shape: tuple[int, int, int] | None = None  # (channels, height, width) if a row is an image
-    notes: tuple[str, ...] = ()  # what looks odd in its table, a line each, for whoever uses it to see
+    notes: tuple[str, ...] = ()  # what looks odd in its table, one line each, to be shown to the user
 
     def __repr__(self) -> str:
         samples, features = self.X.shape
@@ -93,12 +93,12 @@ def load(
     label: str | int | None = None,
     shape: tuple[int, ...] = (),
 ) -> Dataset:
-    """Load a shipped set, a generated set, MNIST or Fashion-MNIST by name, or a CSV file or a folder by path.
+    """Load a data set by its name (see datasets/README.md), or a CSV file or a folder of photographs by its path.
 
-    inputs, outputs: widths of the first and last layer, if the data are for a given network.
+    inputs, outputs: widths of the network's first and last layer, if the data are for a given network.
     shape: (channels, height, width) of the network's images: a folder's photographs are resized to it, as by photos().
-    part: "train" or "test"; only the sets of MNIST's form and those of sequences have a "test" part.
-    label: of a CSV file, the column with the classes, by its name or its number, counted from 1; by default the last.
+    part: "train" or "test"; only MNIST, Fashion-MNIST, "mnist_sample" and the sets of sequences have a "test" part.
+    label: the column of a CSV file with the classes, by its name or its number from 1; by default the last.
 
     Raises CourseError for an unknown name, and for data that do not fit the network.
     """
@@ -184,8 +184,8 @@ def read_csv(
 
     inputs: the number of features; by default all columns but the last.
     outputs: the number of targets; by default the largest label determines the number of classes.
-    label: the column with the labels, by its name or its number, counted from 1; by default the last. All others are
-        features then.
+    label: the column with the labels, by its name or its number from 1; by default the last. If it is given, all other
+        columns are features.
 
     Raises CourseError, with file, row (the line of the file) and column, if anything does not fit.
     """
@@ -200,7 +200,7 @@ def read_csv(
         last = "the label last" if chosen is None else "one of them the label"
         each = "more (a column for each output)" if outputs is None else f"{features + outputs} (one for each output)"
         wanted = f"{features + 1} columns ({last})" + (f" or {each}" if outputs != 1 and chosen is None else "")
-        raise CourseError(f"{rows.path}: this network wants {wanted}, the file has {rows.width}")
+        raise CourseError(f"{rows.path}: expected {wanted} for this network; the file has {rows.width}")
     at = rows.width - 1 if chosen is None else chosen
     used = [column for column in range(rows.width) if column != at] if targets == 1 else [*range(features)]
     if chosen is None:
@@ -237,7 +237,7 @@ def _targets_from_labels(
 
 
 def generate(name: str, **options: float) -> Dataset:
-    """Generate the data set of this name; `options` are samples, noise and seed, as in each generator's signature."""
+    """Generate a data set by name: X (samples, 2), or 30 columns of credit cards. `options`: samples, noise, seed."""
     refuse_unknown("a generated data set", name, GENERATORS)
     return GENERATORS[name](**options)
 
@@ -305,7 +305,7 @@ def credit_card_standin(samples: int = 5492, noise: float = 1.0, seed: int = 0) 
 def _start(samples: int, noise: float, seed: int, classes: int = 2) -> tuple[np.random.Generator, np.ndarray]:
     """A random generator, and labels (samples,) in random order, the same number of each class."""
     if samples < 2 or not 0 <= noise < np.inf:
-        raise CourseError(f"at least 2 samples and a noise of at least 0 are expected, got {samples} and {noise}")
+        raise CourseError(f"expected at least 2 samples and a noise of at least 0; got {samples} and {noise}")
     rng = np.random.default_rng(seed)
     return rng, rng.permutation(samples) % classes
 
@@ -328,10 +328,10 @@ def _plane(
 def silhouettes(
     n_per_class: int = 1000, seed: int = 0, height: int = 148, width: int = 197, dtype: type[np.generic] = np.float32
 ) -> Dataset:
-    """Generated grey silhouettes of made-up fish in nine classes, a stand-in for photographed ones: no fish is real.
+    """Generated grey silhouettes of fish in nine classes, a stand-in for photographs: no fish is real.
 
-    Each image is a row of height x width pixels from 0 to 1. The default 9,000 images take 1.05 GB; with dtype np.uint8
-    a quarter of that, as whole numbers from 0 to 255, which divided by 255 are the same pixels.
+    Each image is a row of height x width pixels from 0 to 1. The default 9,000 images take 1.05 GB. With dtype np.uint8
+    they take a quarter: the pixels are whole numbers from 0 to 255. Raises CourseError for sizes out of range.
     """
     if min(n_per_class, height, width) < 1 or n_per_class * height * width > MOST_PIXELS:
         wanted = "n_per_class, height and width of at least 1, and at most 2^31 pixels in all"
@@ -354,14 +354,14 @@ def photos(
     folder: str | Path, height: int = 148, width: int = 197, channels: int = 1, most: int | None = None,
     dtype: type[np.generic] = np.float32,
 ) -> Dataset:  # fmt: skip
-    """Photographs in folders, a folder for each class, in any format that Pillow reads, as images of one size.
+    """Photographs as images of one size, from a folder with a subfolder for each class. Pillow reads the files.
 
     channels: 1 for grey, 3 for red, green and blue.
-    most: photographs of each class, the first by name.
+    most: the most photographs of each class, the first by name; by default all.
 
-    X has a row of channels x height x width pixels for each, class after class: from 0 to 1, or with dtype np.uint8
-    whole numbers from 0 to 255. Files that cannot be read are left out, and named in `notes`. Raises CourseError
-    without two classes with photographs.
+    X has a row of channels x height x width pixels for each photograph, class after class: from 0 to 1, or with dtype
+    np.uint8 whole numbers from 0 to 255. Files that cannot be read are left out, and named in `notes`. Raises
+    CourseError unless at least two classes have photographs.
     """
     from nncourse import datasets_photos as of_folder
 
@@ -387,23 +387,23 @@ def photos(
 def sums(
     digits: int = 3, part: str = "train", samples: int = sequences.SUMS, unseen: int = sequences.UNSEEN, seed: int = 0
 ) -> Dataset:
-    """Sums such as 347+085=2340 as sequences of tokens, the digits of the sum from the last to the first.
+    """Sums such as 347+085=2340 as sequences of tokens. The digits of the result are reversed: 347 + 85 = 432.
 
-    digits: of the two numbers, with leading zeros. X (samples, 3 digits + 3) are the characters' numbers in `classes`.
-    part: "train", or "test": `unseen` others.
-    samples, unseen, seed: different sums in the two parts, the same for the same seed.
+    digits: the number of digits of both summands, with leading zeros.
+    part: "train" for `samples` sums, "test" for `unseen` different ones. The same seed gives the same sums.
 
-    Y is the next token where a digit of the sum comes next, otherwise −1, which does not count.
+    X (samples, 3 digits + 3) holds the index of each character in `classes`. Y is the next token if that is a digit of
+    the result, otherwise −1, which does not count. Raises CourseError if there are not enough different sums.
     """
     parts = sequences.sums(digits, samples, unseen, seed)
     return _sequences(f"sums{digits}" if digits != 3 else "sums", parts[part == "test"], sequences.DIGITS_AND_SIGNS)
 
 
 def text(length: int = sequences.LENGTH, part: str = "train") -> Dataset:
-    """The prose of the notebooks, in the course's language, as windows of `length` characters, each a token.
+    """The prose of the notebooks, in the course's language, as windows of `length` characters. A character is a token.
 
-    X (samples, length) are the characters' numbers in `classes`, Y those of the next ones. Every tenth window is in
-    part "test".
+    X (samples, length) holds the index of each character in `classes`, Y that of the character after it. Every tenth
+    window is in part "test". Raises CourseError if this gives fewer than ten windows.
     """
     return _sequences("text", sequences.text(length)[part == "test"], sequences.CHARACTERS)
 
@@ -424,13 +424,12 @@ GENERATORS: dict[str, Callable[..., Dataset]] = {
 def mnist(
     part: str = "train", folder: str | Path | None = None, name: str = "mnist", mirrors: Sequence[str] | None = None
 ) -> Dataset:
-    """MNIST, or Fashion-MNIST: (60000 or 10000, 784) pixels from 0 to 1, row by row, and ten classes, one-hot.
+    """MNIST or Fashion-MNIST: X (60000 or 10000, 784) has pixels from 0 to 1, row by row, Y ten classes, one-hot.
 
-    "mnist_sample" are the 3,000 and 600 digits of MNIST that ship with the course.
-
-    folder: of the IDX files; by default $NNCOURSE_DATA/<name> or datasets/<name>, into which missing files are
-        downloaded.
-    mirrors: where to download them; by default the public mirrors.
+    name: "mnist", "fashion_mnist", or "mnist_sample": the 3,000 and 600 digits of MNIST that ship with the course.
+    folder: the folder of the IDX files; by default $NNCOURSE_DATA/<name> or datasets/<name>, into which missing files
+        are downloaded.
+    mirrors: addresses to download them from; by default the public mirrors.
 
     Raises CourseError for files that are missing, damaged or do not belong together.
     """
@@ -443,7 +442,7 @@ def mnist(
     images, labels = read_idx(image_file), read_idx(label_file)
     if images.ndim != 3 or images.size == 0 or labels.shape != images.shape[:1] or labels.max() > 9:
         found = f"got the shapes {images.shape} and {labels.shape}, labels up to {labels.max(initial=0)}"
-        raise CourseError(f"{image_file} and {label_file}: images and as many labels 0 to 9 are expected, {found}")
+        raise CourseError(f"{image_file} and {label_file}: expected images and as many labels from 0 to 9; {found}")
     samples, height, width = images.shape
     X = images.reshape(samples, height * width).astype(np.float32) / np.float32(255)
     pixels = tuple(f"pixel_{row}_{column}" for row in range(height) for column in range(width))
@@ -451,9 +450,9 @@ def mnist(
 
 
 def mnist_or_digits(part: str = "train") -> Dataset:
-    """MNIST if its files are on this machine; otherwise those of its digits that ship, "mnist_sample".
+    """MNIST if its files are on this machine, otherwise "mnist_sample", the digits that ship with the course.
 
-    Nothing is downloaded. Raises CourseError for another part.
+    Nothing is downloaded. Raises CourseError for a part other than "train" and "test".
     """
     files = (f"{prefix}-{kind}-ubyte.gz" for prefix in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
     return mnist(part, name="mnist" if all(_at_hand(file, None, "mnist") for file in files) else SAMPLE)
@@ -547,9 +546,9 @@ class Scaling:
     factor: np.ndarray  # the same shape, never zero
 
     def apply(self, X: np.ndarray) -> np.ndarray:
-        """X scaled, rows or images, as a new float32 array. Raises CourseError for another number of features."""
+        """Scaled rows or images X, as a new float32 array. Raises CourseError for a different number of features."""
         if self.offset.ndim and (X.ndim != 2 or X.shape[1] != len(self.offset)):
-            raise CourseError(f"expected {len(self.offset)} features a row, as scaled before; got the shape {X.shape}")
+            raise CourseError(f"expected {len(self.offset)} features per row, as when fitted; got the shape {X.shape}")
         scaled = np.empty_like(X, np.float32, order="C")
         for rows in _some_at_a_time(X):
             scaled[rows] = (X[rows] - self.offset) / self.factor
@@ -560,7 +559,7 @@ def fit_scaling(X: np.ndarray, kind: str) -> Scaling:
     """Fit a scaling to each feature of X (samples, features), or all pixels of X (samples, channels, height, width).
 
     `kind` is "normalization" (to the range 0 to 1), "standardization" (to mean 0 and standard deviation 1; also
-    "standarization", as the C program spells it) or "none". Equal numbers are only shifted to 0.
+    "standarization", as the C program spells it) or "none". Numbers that are all equal are only shifted to 0.
     Raises CourseError for any other kind, and for X without numbers.
     """
     kind = {"standarization": "standardization"}.get(kind, kind)

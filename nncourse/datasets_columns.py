@@ -1,4 +1,4 @@
-"""Which column of a table holds the classes, and columns that are not what they seem.
+"""Find the column of a table that holds the classes, and refuse columns that are not what they seem.
 
 A wrong column is worse than an error: on sorted data a network that learns the row's number reaches an accuracy of 1.
 """
@@ -18,8 +18,8 @@ LABELS |= {"clase", "clases", "etiqueta", "etiquetas", "objetivo", "diagnostico"
 ROW_NUMBERS = {"row", "rows", "rowname", "rownames", "rownum", "rownumber", "rowno", "nr", "no", "num", "number", "obs"}
 ROW_NUMBERS |= {"observation", "case", "sample", "serialno", "sno", "fila", "numero", "registro", "caso", "muestra"}
 ROW_NUMBERS |= {"record", "line", "counter", "slno"}
-IDS = {"index", "idx", "indice", "level0"}  # and names that end in id: they tell rows apart that were drawn, too
-FEWEST_COUNTED = 10  # rows: of fewer, a feature may well be 1, 2, 3
+IDS = {"index", "idx", "indice", "level0"}  # and names that end in id: such numbers need not be consecutive
+FEWEST_COUNTED = 10  # rows: with fewer, a feature may well be 1, 2, 3
 FEWEST_COLUMNS = 6  # of a row 0, 1, 2, … that is certainly a header
 
 
@@ -47,9 +47,9 @@ def chosen(rows: Rows, label: str | int) -> int:
 
 
 def refuse_misplaced_labels(rows: Rows, features: Sequence[int]) -> None:
-    """Raise CourseError if a feature has the name of a label, and none of the columns behind the features has.
+    """Raise CourseError if a feature has the name of a label, and none of the columns after the features has.
 
-    A y directly behind an x is a coordinate.
+    A column y directly after a column x is a coordinate.
     """
     names = [_words(name) for name in rows.names]
     if any("".join(name) in LABELS for name in names[len(features) :]):
@@ -66,9 +66,9 @@ def refuse_misplaced_labels(rows: Rows, features: Sequence[int]) -> None:
 def refuse_row_of_column_numbers(rows: Rows, values: np.ndarray, label: int) -> None:
     """Raise CourseError if the first row is a header of numbers, as pandas writes for columns without names.
 
-    Its numbers are a sequence, as 0, 1, 2, …, and no other row is one. In a narrow table a row of data may look like
-    this, so two more conditions hold there: its label occurs in no other row, while theirs repeat; and the rows below
-    have fractions, or are many.
+    Its numbers are a sequence such as 0, 1, 2, …, and no other row is one. In a narrow table a row of data may look
+    like this, so there two more conditions must hold: its label occurs in no other row, while other labels repeat; and
+    the rows below have fractions, or there are at least ten.
     """
     first, rest = values[0], values[1:]
     if rows.names or not len(rest) or (np.diff(first) != 1).any() or first[-1] < 2 or first[0] != np.floor(first[0]):
@@ -89,8 +89,8 @@ def refuse_row_of_column_numbers(rows: Rows, values: np.ndarray, label: int) -> 
 def row_numbers(rows: Rows, values: np.ndarray, features: Sequence[int], others: Sequence[int]) -> tuple[str, ...]:
     """A note for each feature, and for each of the other columns, that may be the row's number.
 
-    Raises CourseError where a feature certainly is: by its name and its values, or where the first column of a table
-    without names counts the rows.
+    Raises CourseError if a feature certainly is the row's number: judging by its name and its values, or because it is
+    the first column of a table without names and counts the rows.
     """
     notes = []
     for column in _telling_all_apart(values, [*features, *others]):
@@ -142,7 +142,7 @@ def _is_consecutive(numbers: np.ndarray) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    """The words of a name, without capitals and accents: PatientId and "patient_id" are patient, id."""
+    """The words of a name, without capitals and accents: PatientId and "patient_id" both become patient, id."""
     parted = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
     bare = "".join(c for c in unicodedata.normalize("NFKD", parted) if not unicodedata.combining(c))
     return re.findall(r"[^\W_]+", bare.casefold())

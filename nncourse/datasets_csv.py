@@ -1,4 +1,4 @@
-"""Read tables of numbers, CSV in all its forms, with errors that name file, row and column.
+"""Read tables of numbers, in all forms of CSV, with errors that name file, row and column.
 
 datasets_columns.py finds the classes among the columns, and refuses columns that are not what they seem.
 """
@@ -16,7 +16,7 @@ from nncourse.spreadsheets import EMPTY, declared_separator, lines_of, number, s
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
-THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")  # 1,234: a comma as English writes it
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")  # 1,234: a comma as it is written in English
 UNNAMED = re.compile(r"(unnamed: ?[\d.]+)?", re.IGNORECASE)  # what pandas calls a column without a name
 Line = tuple[int, str]  # its number in the file, counted from 1, and its text
 
@@ -37,7 +37,7 @@ class Rows:
         field = _fields(line, self.separator)[column]
         got = repr(field[:40]) if field else "an empty field"
         where = f"{self.path}: row {number}, {self.column(column)}"
-        return CourseError(f"{where}: {wanted} is expected, got {got}{advice}")
+        return CourseError(f"{where}: expected {wanted}; got {got}{advice}")
 
     def column(self, column: int) -> str:
         """A column, counted from 0, as messages name it: its number from 1, and its name."""
@@ -47,11 +47,11 @@ class Rows:
 def read_table(path: Path) -> tuple[Rows, np.ndarray]:
     """Read a table of finite numbers. Returns its rows as text, and their values (rows, columns) float64.
 
-    Separators are commas, semicolons or tabs; a decimal comma is read where it is not the separator. A line `sep=;` and
-    comments, lines with a # in front, may come first. Rows without content are skipped.
-    The first row is a header if none of its fields is a number; its names may go over several lines, in quotes.
+    Separators are commas, semicolons or tabs; decimal commas are read if the comma is not the separator. The file may
+    begin with a line `sep=;` and with comments, lines that start with #. Rows without content are skipped.
+    The first row is a header if none of its fields is a number; its names may span several lines, in quotes.
     Raises CourseError for any other field that is not a finite number within float32's range, for rows of different
-    lengths, for a column without a name, and for a file that is no text or has no rows.
+    lengths, for a column without a name, and for a file that is not text or has no rows.
     """
     rows = _rows(path)
     values, comma = _parse(rows)
@@ -102,13 +102,13 @@ def _lines(path: Path) -> list[Line]:
     except (OSError, ValueError) as error:
         is_text = not isinstance(error, UnicodeDecodeError)
         reason = f"it cannot be read ({reason_of(error)})" if is_text else "it is not text in UTF-8: save it in UTF-8"
-        raise CourseError(f"{path}: a CSV file is expected, but {reason}") from error
+        raise CourseError(f"{path}: expected a CSV file, but {reason}") from error
     lines = enumerate(lines_of(text), start=1)
     return [(number, line) for number, line in lines if line.strip(EMPTY) or line.count('"') % 2]
 
 
 def _lines_of_first(lines: Sequence[Line]) -> int:
-    """How many lines the first row has: a name in quotes may go over several."""
+    """The number of lines of the first row: a name in quotes may span several."""
     quotes = 0
     for count, (_, line) in enumerate(lines, start=1):
         quotes += line.count('"')
@@ -125,7 +125,7 @@ def _names_in(comment: str, separator: str, width: int) -> tuple[str, ...]:
 
 
 def _is_number(field: str) -> bool:
-    """Whether a field is a number in any spelling, NaN and infinity too: then its row is no header."""
+    """Whether a field is a number in any spelling, NaN and infinity included: then its row is not a header."""
     try:
         float(field.replace(",", "."))
     except ValueError:
@@ -147,7 +147,7 @@ def _parse(rows: Rows) -> tuple[np.ndarray, bool]:
     They are read by np.loadtxt; if that fails, field by field, with NaN for a field that is not a number.
     """
     lines = [line for _, line in rows.lines]
-    # Between semicolons a comma is a decimal comma; thousands, as 1,234,567, become 1.234.567, which is no number.
+    # Between semicolons a comma is a decimal comma. Thousands such as 1,234,567 become 1.234.567: not a number.
     comma = rows.separator == ";" and any("," in line for line in lines) and not any("." in line for line in lines)
     try:
         read = [line.replace(",", ".") for line in lines] if comma else lines
@@ -157,13 +157,13 @@ def _parse(rows: Rows) -> tuple[np.ndarray, bool]:
         table = [_fields(line, rows.separator) for line in lines]
     for (at, _), fields in zip(rows.lines, table, strict=True):
         if len(fields) != rows.width:
-            found = f"{len(fields)} columns, {rows.width} are expected, as in the first row"
-            raise CourseError(f"{rows.path}: row {at} has {found}")
+            wanted = f"{rows.width} columns, as in the first row"
+            raise CourseError(f"{rows.path}: expected {wanted}; row {at} has {len(fields)} columns")
     comma = _has_decimal_commas(rows, table)
     return np.array([[number(field, comma) for field in fields] for fields in table]), comma
 
 
 def _has_decimal_commas(rows: Rows, table: Sequence[Sequence[str]]) -> bool:
-    """Whether the commas within fields are decimal commas. In quotes or between tabs they may be of thousands."""
+    """Whether the commas within fields are decimal commas. In quotes or between tabs they may separate thousands."""
     found: Iterator[str] = (field for fields in table for field in fields if DECIMAL_COMMA.fullmatch(field))
     return any(rows.separator == ";" or not THOUSANDS.fullmatch(field) for field in found)

@@ -22,31 +22,31 @@ def read_idx(path: str | Path) -> np.ndarray:
 
     The format is that of MNIST (LeCun, Cortes and Burges): two zero bytes, a type code, the number of dimensions, each
     dimension as a big-endian 32-bit integer, then the values.
-    Raises CourseError for a file that is missing, damaged, in another format, or not of the length its header implies.
+    Raises CourseError for a file that is missing or damaged, in a different format, or of the wrong length.
     """
     try:
         content = Path(path).read_bytes()
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise CourseError(f"{path}: an IDX file is expected, but it cannot be read ({reason_of(error)})") from error
+        raise CourseError(f"{path}: expected an IDX file, but it cannot be read ({reason_of(error)})") from error
     if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise CourseError(f"{path}: an IDX file of unsigned bytes is expected, but this is another format")
+        raise CourseError(f"{path}: expected an IDX file of unsigned bytes, but this is a different format")
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise CourseError(f"{path}: an IDX file is expected, but this one ends within its header; fetch it again")
+        raise CourseError(f"{path}: expected an IDX file, but this one ends within its header; download it again")
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
     if len(shape) not in (1, 3) or len(content) - start != math.prod(shape):
         found = f"{len(content) - start} bytes follow a header that says {shape}"
-        raise CourseError(f"{path}: an IDX file of labels or images is expected, but {found}; fetch it again")
+        raise CourseError(f"{path}: expected an IDX file of labels or images, but {found}; download it again")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
-# ---- finding files, whatever a mirror calls them
+# ---- finding files, under whatever names a mirror gives them
 
 
 def plain(name: str) -> str:
-    """A name without capitals, points, hyphens and the like: trainimagesidx3ubyte of Train-Images.idx3-ubyte."""
+    """A name without capitals, dots, hyphens and the like: Train-Images.idx3-ubyte becomes trainimagesidx3ubyte."""
     return re.sub(r"[\W_]+", "", name.casefold())
 
 
@@ -59,8 +59,8 @@ def folders_of(name: str, root: Path) -> list[Path]:
 def found_below(folder: Path, file: str, name: str) -> Path | None:
     """The IDX file in a folder or below, gzipped or not, in any spelling of its name; None if there is none.
 
-    Files called train-images.idx3-ubyte or TRAIN-IMAGES-IDX3-UBYTE are train-images-idx3-ubyte.gz. The least deep is
-    taken, and of several the one with the usual name. Folders of other data sets (KMNIST) are left out.
+    train-images.idx3-ubyte and TRAIN-IMAGES-IDX3-UBYTE both count as train-images-idx3-ubyte.gz. The least deep file is
+    taken; of several, the one with the usual name. Folders of other data sets (KMNIST) are left out.
     """
     wanted, usual = plain(file.removesuffix(".gz")), (file, file.removesuffix(".gz"))
     for files in _files_by_depth(folder, name):
@@ -91,7 +91,7 @@ def _is_of_others(folder: str, name: str) -> bool:
 
 
 def _entries(folder: Path) -> Iterable[Path]:
-    """What a folder holds, in order, without hidden files; nothing if it cannot be read."""
+    """The entries of a folder, in order, without hidden ones; none if it cannot be read."""
     try:
         return sorted(entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__MACOSX")
     except OSError:
@@ -128,5 +128,5 @@ def fetch(file: str, md5: str, mirrors: Sequence[str], folder: Path, advice: str
             return folder / file
         except (OSError, HTTPException, ValueError) as error:
             failures.append(f"{mirror}: {' '.join(str(error).split())}")
-    advice = advice or f"download it elsewhere, put it into {folder}"
-    raise CourseError(f"cannot fetch {file}: {advice} ({'; '.join(failures)})")
+    advice = advice or f"download it elsewhere and put it into {folder}"
+    raise CourseError(f"cannot download {file}: {advice} ({'; '.join(failures)})")

@@ -1,6 +1,6 @@
 """Photographs in folders, one for each class, as images of one size. Pillow reads the files.
 
-The chain is that of the Cantabria thesis: each folder is a class; a photograph becomes grey, and is resized.
+The steps are those of the Cantabria thesis: each folder is a class; a photograph is made grey and resized.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ WIDE = 257  # between 16 and 8 bits: 65,535 becomes 255
 
 
 def classes_in(folder: Path) -> dict[str, list[Path]]:
-    """The classes, the folders in it, with the photographs below each, in the order of their names.
+    """The classes of a folder, one for each subfolder, with the photographs below it, in the order of their names.
 
-    CourseError without two classes that have some.
+    Raises CourseError unless at least two classes have photographs.
     """
     from PIL import Image
 
@@ -52,7 +52,7 @@ def read(file: Path, height: int, width: int, channels: int) -> np.ndarray | Non
 def read_all(
     files: list[Path], height: int, width: int, channels: int, most: int | None, damaged: list[Path]
 ) -> Iterator[np.ndarray]:
-    """The first `most` photographs that can be read; what cannot is added to `damaged`."""
+    """The first `most` photographs that can be read; files that cannot be read are added to `damaged`."""
     left = len(files) if most is None else most
     for file in files:
         if left == 0:

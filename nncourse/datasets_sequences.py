@@ -1,7 +1,7 @@
 """Sequences of tokens: sums as text, and the course's own prose. Each character is a token, the number of its kind.
 
-    sums     347+085=2340: two numbers of three digits, and the digits of their sum from the last to the first, which is
-             the order in which one adds. sums5 has five digits. What counts are the digits after the sign =.
+    sums     347+085=2340: two numbers of three digits, and the digits of their sum from the last to the first, as in
+             adding by hand. sums5 has five digits. Only the digits after = count.
     text     the Markdown of the notebooks, in the course's language, in windows of 64 characters. Every next character
              counts.
 
@@ -17,14 +17,14 @@ from nncourse import language
 from nncourse.errors import CourseError
 
 DIGITS_AND_SIGNS = "0123456789+="
-# The kinds of characters in prose, the same for all languages and versions; UNKNOWN takes the place of any other.
+# The kinds of characters in prose, the same for all languages and versions. UNKNOWN stands for all other characters.
 UNKNOWN = "□"
 CHARACTERS = "\n" + "".join(map(chr, range(32, 127))) + "áéíóúüñÁÉÍÓÚÜÑ¿¡×·−–…µηαβσ½¼∞→±" + UNKNOWN
 NAMED = r"sums[3-7]?|text"
 LENGTH = 64  # of a window of text
 UNSEEN = 2000  # sums for testing
 SUMS = 25_600  # for training
-IN_TEST = 10  # one window in so many is for testing
+IN_TEST = 10  # every tenth window is for testing
 
 Samples = tuple[np.ndarray, np.ndarray]  # tokens and targets, (samples, t) float32
 
@@ -40,7 +40,7 @@ def kinds_of(name: str) -> str:
 
 
 def usual_options(name: str) -> dict[str, str | int]:
-    """What `nncourse train` uses for a set of sequences unless it is told otherwise, by the names of its options."""
+    """The defaults of `nncourse train` for a set of sequences, by the names of its options."""
     digits, kinds = digits_of(name), len(kinds_of(name))
     layers = f"tokens{3 * digits + 3 if digits else LENGTH}x{kinds},embed64,block4x256,block4x256,layernorm,{kinds}"
     epochs, batch_size = {0: 10, 3: 5}.get(digits, 8), 128 if digits else 32
@@ -49,7 +49,7 @@ def usual_options(name: str) -> dict[str, str | int]:
 
 
 def sums(digits: int, samples: int, unseen: int, seed: int) -> tuple[Samples, Samples]:
-    """Different sums for training, and others for testing: not even b + a is among the first for an a + b there."""
+    """Different sums for training and for testing: if a + b is for testing, neither it nor b + a is for training."""
     base, count = 10**digits, samples + 2 * unseen
     if min(samples, unseen) < 1 or count > base**2:
         raise CourseError(
@@ -73,7 +73,7 @@ def _as_text(pairs: np.ndarray, digits: int) -> Samples:
 
 
 def text(length: int) -> tuple[Samples, Samples]:
-    """The prose in windows of this length, next to each other; every tenth is for testing."""
+    """The prose, cut into windows of this length; every tenth is for testing."""
     tokens = np.array(encoded(prose(), CHARACTERS), np.float32)
     count = (len(tokens) - 1) // length
     if length < 1 or count < IN_TEST:
@@ -97,11 +97,11 @@ def prose() -> str:
 
 
 def encoded(written: str, kinds: str | Sequence[str]) -> list[int]:
-    """The token of each character: its number among the kinds; the last one stands for those that are not there."""
+    """The token of each character: its index among the kinds; the last kind stands for all other characters."""
     numbers = {character: number for number, character in enumerate(kinds)}
     return [numbers.get(character, len(kinds) - 1) for character in written]
 
 
 def decoded(tokens: Iterable[float], kinds: str | Sequence[str]) -> str:
-    """The characters of tokens, each the number of one."""
+    """The characters that these tokens stand for."""
     return "".join(kinds[int(token)] for token in tokens)

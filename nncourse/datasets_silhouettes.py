@@ -1,8 +1,8 @@
 """Grey silhouettes of made-up fish in nine classes: a stand-in for the fish masks of a study of training on two GPUs.
 
 No image is of a real fish. A class is a tail (forked, round or pointed) with a back fin (in front, behind, or both).
-The places in front and behind overlap: of a third of the single fins nobody can tell, so at most 89 % can be right.
-Body, size, turn, side, place, outline, grey and noise are drawn for each image, and say nothing about its class.
+The positions in front and behind overlap: a third of the single fins could be either, so at most 89 % can be right.
+Body, size, rotation, side, position, outline, grey and noise are random and do not depend on the class.
 """
 
 import math
@@ -66,7 +66,7 @@ def _images(
 def outlines(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The distance from the middle to the outline at ANGLES angles, from the nose over the back: (n, ANGLES).
 
-    A body is about 2 long; its height is 0.6 to 0.9.
+    A body is about 2 units long and 0.6 to 0.9 high.
     """
     n, angle = len(labels), np.linspace(0, 2 * math.pi, ANGLES, endpoint=False)
     tails, fins = np.divmod(np.asarray(labels), len(FINS))

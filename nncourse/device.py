@@ -58,12 +58,12 @@ def on_gpu(array: Array) -> bool:
 
 
 def address(array: Array) -> int:
-    """Where the numbers of an array of NumPy or CuPy begin in memory."""
+    """The address of the first number of a NumPy or CuPy array."""
     return array.data.ptr if on_gpu(array) else array.ctypes.data
 
 
 def stacked(arrays: Sequence[Array]) -> Array:
-    """Arrays of one shape along a new first axis; no copy if they are the parts of one array, in its order.
+    """Arrays of one shape, stacked along a new first axis; not copied if they are the parts of one array, in order.
 
     >>> parts = np.zeros((3, 2, 5))
     >>> stacked(list(parts)) is parts
@@ -107,8 +107,8 @@ def synchronise(device: str) -> None:
 def keep_freed_memory() -> None:
     """Let this process keep the memory of freed arrays for new ones.
 
-    glibc gives much of it back to the system, from which it returns page by page: a step of a small transformer, which
-    frees 40 MB, then takes 1.5 times as long. Elsewhere nothing changes.
+    glibc gives much of it back to the system, and later has to fetch it again page by page: a step of a small
+    transformer, which frees 40 MB, then takes 1.5 times as long. With any other C library this does nothing.
     """
     with contextlib.suppress(OSError, AttributeError, TypeError):  # no glibc
         for option, size in MALLOC.items():
@@ -190,10 +190,10 @@ def seconds(
     """Time of one call of `work()`, in seconds: `pick` of the repeats, by default their median.
 
     A warm-up call comes first. Each repeat makes enough calls to last about `enough / repeats` seconds, so that the
-    cost of reading the clock is negligible. Slow work is repeated less often, to keep the total near one second; the
-    warm-up is the only call if it lasts more than `slow` seconds, for work that compiles nothing.
-    GPU times are measured with events, because work() only queues its launches. CPU times are those of one thread. If a
-    library's threads share the work, and cores are idle, it is measured with several too: the shorter time.
+    cost of reading the clock is negligible. Slow work is repeated less often, to keep the total near one second. If the
+    warm-up takes more than `slow` seconds, it is the only call: set `slow` only for work that compiles nothing.
+    GPU times are measured with events, because work() only queues its launches. CPU times are for one thread; if a
+    library shares the work among threads and cores are idle, for several threads too, and the shorter time counts.
     """
     repeated = functools.partial(_repeated, work, device, enough, repeats, pick)
     with Threads(math.inf if device == "cpu" else 0.0, most=granted()) as threads:

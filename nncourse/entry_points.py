@@ -1,4 +1,4 @@
-"""What another package of the course adds, by an entry point of the one distribution: nncourse imports none of them."""
+"""Additions by the course's other packages: they register entry points, so nncourse need not import the packages."""
 
 import contextlib
 import functools
@@ -10,7 +10,7 @@ from types import ModuleType
 
 @functools.cache
 def added(group: str, package: str) -> ModuleType | str:
-    """The module that a package has registered in this group, or in words why there is none."""
+    """The module that a package has registered in this group, or a text that says why there is none."""
     if not find_spec(package):
         return f"the package {package} is missing here"
     module = registered(group, package)
@@ -18,7 +18,7 @@ def added(group: str, package: str) -> ModuleType | str:
 
 
 def registered(group: str, name: str) -> ModuleType | None:
-    """The module that the distribution registers by this name; None where it was installed before the name came."""
+    """The module that the distribution registers by this name; None if the installed one is older than the name."""
     with contextlib.suppress(PackageNotFoundError):
         for found in distribution("nncourse").entry_points.select(group=group, name=name):
             return import_module(found.module)

@@ -1,4 +1,4 @@
-"""CourseError, cuda_on_cpu's error for a user's mistake, and safe reading of files."""
+"""CourseError, the error for a user's mistake (cuda_on_cpu calls it UserError), and safe reading of files."""
 
 import os
 import stat
@@ -36,13 +36,13 @@ __all__ = [
 def refuse_unwritable(path: Path, what: str) -> None:
     """Raise CourseError if `path` cannot be written. Call it before long work, so that its result is not lost."""
     if is_no_file(path) or len(os.fsencode(path.name)) > 200 or not os.access(path.parent, os.W_OK):
-        raise CourseError(f"{path}: expected a file to save {what} in, in a folder that exists and can be written")
+        raise CourseError(f"{path}: expected a file to save {what} as, in a folder that exists and can be written")
 
 
 def read_regular(path: Path, most: int) -> bytes:
     """The content of a regular file of at most `most` bytes. Links are not followed, and pipes do not block.
 
-    Raises FileNotFoundError, and OSError or ValueError with a text such as "is no file".
+    Raises FileNotFoundError, and OSError or ValueError with a text such as "is not a file".
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -52,12 +52,12 @@ def read_regular(path: Path, most: int) -> bytes:
         raise OSError(f"is a link or cannot be opened ({reason_of(error)})") from None
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError("is no file")
+            raise OSError("is not a file")
         return at_most(file.read(most + 1), most)
 
 
 class TooLongError(ValueError):
-    """A file is longer than what is read of it."""
+    """A file is longer than the most that is read."""
 
 
 def at_most(content: bytes, most: int) -> bytes:
@@ -69,9 +69,9 @@ def at_most(content: bytes, most: int) -> bytes:
 
 
 def printable(text: str) -> str:
-    """A text that any file and terminal can take: halves of characters and control characters become U+FFFD.
+    """The text, safe for any file and terminal: control characters and lone surrogates become U+FFFD.
 
-    What comes from outside, such as a file's name or an exception's text, may hold escape sequences.
+    A text from outside, such as a file's name or an exception's message, may contain escape sequences.
     """
     return "".join("\ufffd" if unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp") else each for each in text)
 
@@ -85,7 +85,7 @@ def read_text(path: Path, most: int) -> str:
     except FileNotFoundError:
         raise CourseError(f"{path.name} is gone") from None
     except UnicodeDecodeError:
-        raise CourseError(f"{path.name} is no text in UTF-8") from None
+        raise CourseError(f"{path.name} is not text in UTF-8") from None
     except OSError as error:
         raise CourseError(f"{path.name} {error}") from None
     except ValueError as error:

@@ -17,7 +17,7 @@ from nncourse.errors import CourseError
 class Group(Protocol):
     """Several processes; `rank` is the number of this one, from 0 to `size` - 1.
 
-    All members must call all_reduce, broadcast, gather and barrier, in the same order.
+    All members must call all_reduce, broadcast, gather and barrier the same number of times, in the same order.
     """
 
     rank: int
@@ -25,13 +25,13 @@ class Group(Protocol):
     device: str
 
     def all_reduce(self, vector: Array) -> None:
-        """Replace the vector by the sum over all members: the same bits for all."""
+        """Replace the vector with the sum over all members; all get the same bits."""
 
     def broadcast(self, vector: Array, root: int = 0) -> None:
-        """Replace every member's vector by the root's."""
+        """Replace every member's vector with the root's."""
 
     def gather(self, vector: Array, root: int = 0) -> list[Array] | None:
-        """At the root the vectors of all members, in order; their sizes may differ. None for the others."""
+        """The root gets the vectors of all members, in order of rank; the others get None. Sizes may differ."""
 
     def send(self, vector: Array, to: int, tag: int = 0) -> None:
         """Send to another member, which must receive. The vector may be changed afterwards."""
@@ -44,7 +44,7 @@ class Group(Protocol):
 
 
 class Alone:
-    """The group of one. There is nobody to send to."""
+    """The group of one process, which can send to nobody."""
 
     rank = 0
     size = 1
@@ -87,8 +87,8 @@ def total(numbers: np.ndarray, group: Group) -> np.ndarray:
 def shard(rows: int, rank: int, size: int, shares: Sequence[float] | None = None) -> slice:
     """This member's rows. The members' slices are disjoint, in order, and cover all rows.
 
-    The numbers of rows differ by at most one. With `shares`, a number of at least 0 for each member, they are
-    proportional to these, and the remaining rows go to the largest remainders.
+    The numbers of rows differ by at most one. With `shares`, one number of at least 0 per member, they are proportional
+    to the shares; rows that are left after rounding down go to the largest remainders.
     """
     counts = shard_sizes(rows, size, shares)
     start = sum(counts[:rank])
@@ -105,7 +105,7 @@ def shard_sizes(rows: int, size: int, shares: Sequence[float] | None = None) -> 
         raise CourseError(f"expected {wanted}; got {weights.tolist()}")
     exact = rows * weights / weights.sum()
     counts = np.floor(exact).astype(int)
-    # Of equal remainders the first counts. round(): a rounding error must not decide.
+    # Of equal remainders the first wins. Without round() a rounding error might decide.
     largest = np.argsort(-np.round(exact - counts, 9), kind="stable")
     counts[largest[: rows - counts.sum()]] += 1
     return counts.tolist()

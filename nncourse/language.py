@@ -1,4 +1,4 @@
-"""The packages in another language: NNCOURSE_LANG=es takes all modules from languages/es, which is generated.
+"""The packages in a different language: with NNCOURSE_LANG=es all modules come from the generated languages/es.
 
 `python tools/translate.py write es` makes that folder from the English sources and locale/es; set-up does so too.
 """
@@ -53,7 +53,7 @@ def english_files(root: Path = ROOT) -> list[Path]:
 
 
 def stamp(root: Path) -> str:
-    """A hash of the English packages: another language's code is as old as these, whatever the catalogues say now."""
+    """A hash of the English packages. When it changes, generated packages are outdated; catalogues do not count."""
     together = hashlib.sha256()
     for path in english_files(root):
         content = path.read_bytes().replace(b"\r\n", b"\n")

@@ -11,8 +11,8 @@ EMPTY = ' \t\r\v\f\x1c\x1d\x1e\x1f\x85\xa0,;"'  # what a row without content is 
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, whatever their ends."""
-    if "\r" in text:  # else two copies of a large text would be made for nothing
+    """The lines of a text, with any kind of line ends."""
+    if "\r" in text:  # otherwise two copies of a large text would be made for nothing
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.split("\n")
 
@@ -37,7 +37,7 @@ def separator_of(line: str) -> str:
 def number(field: str, comma: bool = False) -> float:
     """The number that a field holds; NaN for any other text. `comma`: the decimal separator is a comma, not a point.
 
-    Python's float reads 1_0 and digits of other scripts as well, which nobody types for a number.
+    Python's float() also reads 1_0 and digits of other scripts, which nobody means as a number: these are NaN too.
     """
     if comma:
         field = field.replace(".", "?").replace(",", ".")

@@ -1,8 +1,8 @@
-"""How many threads compute NumPy's products, or parts of a batch: as many as pay.
+"""The number of threads for NumPy's matrix products, or for the parts of a batch: as many as make them faster.
 
-The threads of a product wait for each other. Where another program holds the core of one of them, all of them wait for
-a time slice of the system: a product of 0.1 ms then takes 20 ms. Small products gain nothing from a second thread in
-any case. So everything begins with one thread, and takes up to MOST where a product is large and cores are idle.
+The threads of a product wait for each other. If another program occupies the core of one of them, all of them wait for
+the system's next time slice: a product of 0.1 ms then takes 20 ms. Small products gain nothing from a second thread
+anyway. So everything begins with one thread, and uses up to MOST if a product is large and cores are idle.
 
     with Threads(flops) as threads:
         for epoch in range(epochs):
@@ -23,20 +23,20 @@ from typing import Any, NamedTuple
 
 from nncourse.errors import CourseError
 
-PER_THREAD = 25e6  # FLOPs of a product
-MOST = 4  # 784-512-512-10 with batch 128 on 16 idle cores: 5.2, 4.3, 3.2, 3.7 ms a step by 1, 2, 4, 8 threads
+PER_THREAD = 25e6  # FLOPs of a product for which a thread pays
+MOST = 4  # 784-512-512-10 with batch 128 on 16 idle cores: 5.2, 4.3, 3.2, 3.7 ms per step with 1, 2, 4, 8 threads
 # OpenBLAS's threads look for work for 2ⁿ ticks of the clock before they sleep. By default n is 28: for 0.1 s after a
 # product they hold cores that other programs, or the threads of a batch's parts, could use. With 22 it is 2 ms.
 TICKS = "22"
-TELLS = 0.1  # seconds; in less the system's clock of work, which ticks 100 times a second, says little
+TELLS = 0.1  # seconds; over less, the system's counter of CPU time, which ticks 100 times a second, says little
 NOISE = 0.25  # cores: the system itself is always somewhat busy
-WORK = ("user", "nice", "system", "irq", "softirq", "steal")  # guests' is counted as the user's already
-# How many processes a launcher has started on this machine: MPICH's, Open MPI's, Slurm's (whose text may be "4(x2)").
+WORK = ("user", "nice", "system", "irq", "softirq", "steal")  # "user" already includes the time of guests
+# Variables of MPICH, Open MPI and Slurm: how many processes they started on this machine. Slurm's may be "4(x2)".
 LOCAL = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 
 
 class Load(NamedTuple):
-    """Core-seconds of work by other processes in a time of `seconds`, and the cores that this process may use."""
+    """Core-seconds that other processes worked within `seconds`, and the number of cores that this process may use."""
 
     others: float = 0.0
     seconds: float = 0.0
@@ -44,7 +44,7 @@ class Load(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The clock, the core-seconds of work that the usable cores have done since they started, and this process's."""
+    """The time; the core-seconds worked on all usable cores since the system started, and those of this process."""
 
     clock: float
     machine: float
@@ -56,7 +56,7 @@ def look() -> Look:
     import psutil
 
     each, own = psutil.cpu_times(percpu=True), cores()
-    if max(own) < len(each):  # else they are numbered in another way, as in some containers
+    if max(own) < len(each):  # otherwise they are numbered differently, as in some containers
         each = [times for number, times in enumerate(each) if number in own]
     work = sum(getattr(times, name, 0.0) for times in each for name in WORK)
     return Look(time.perf_counter(), work, time.process_time())
@@ -80,7 +80,7 @@ def usable_cores() -> int:
 
 
 def granted() -> int:
-    """The most threads of this process: its share of the cores, if it is one of a group; fewer by OMP_NUM_THREADS."""
+    """The most threads for this process: its share of the usable cores, and at most OMP_NUM_THREADS."""
     processes = max(1, *map(_number_in, LOCAL))
     share = (_number_in("SLURM_CPUS_ON_NODE") or len(cores())) // processes  # srun may give each process its own cores
     return max(1, min(share, usable_cores(), _number_in("OMP_NUM_THREADS") or share))
@@ -93,7 +93,7 @@ def _number_in(variable: str) -> int:
 
 
 def begin_with_one() -> None:
-    """From now on one thread in this process, and in those that it starts, except in a block of Threads."""
+    """Use one thread of BLAS from now on, in this process and in those that it starts, except in a block of Threads."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", TICKS)
     if "numpy" in sys.modules:
@@ -102,7 +102,7 @@ def begin_with_one() -> None:
 
 @functools.cache
 def _pools(with_torch: bool) -> Any:
-    """The libraries with threads: NumPy's BLAS, and PyTorch's once it is imported. To find them takes time."""
+    """The libraries with threads: NumPy's BLAS, and PyTorch's once it is imported. Finding them takes time."""
     import numpy  # noqa: F401, ICN001 (its BLAS must be loaded to be limited)
     from threadpoolctl import ThreadpoolController
 
@@ -110,16 +110,16 @@ def _pools(with_torch: bool) -> Any:
 
 
 def that_pay(flops: float, idle: float, most: int = MOST) -> int:
-    """Threads for a product of so many FLOPs where so many cores are idle."""
+    """The number of threads that pay for a product of `flops` FLOPs with `idle` cores idle; at most `most`."""
     return max(1, int(min(most, flops / PER_THREAD, idle + NOISE)))
 
 
 class Threads:
-    """The threads of BLAS in a `with` block: one, until choose() is called. Afterwards they are as before.
+    """The threads of BLAS in a `with` block: one, until choose() is called. After the block they are as before it.
 
-    flops: of the largest product.
-    exactly: this number of threads, whatever the product and the machine. CourseError below 1.
-    most: otherwise no more than these.
+    flops: FLOPs of the largest product.
+    exactly: the number of threads, whatever the product and the machine. Raises CourseError below 1.
+    most: the most threads if `exactly` is None.
     """
 
     def __init__(self, flops: float, exactly: int | None = None, most: int = MOST):
@@ -160,9 +160,9 @@ class Threads:
         self._before.__exit__(*error)
 
     def choose(self, waits: bool = True) -> int:
-        """As many threads as pay, by what other processes have done in the block since the last choice.
+        """Use as many threads as pay, judging by the work of other processes since the last choice in this block.
 
-        That is known after TELLS seconds: the first choice waits for it if it may, a later one keeps the number.
+        Judging takes TELLS seconds: the first choice waits for it if `waits`, a later one keeps the number until then.
         """
         if not self._may_choose:
             return self.take(self.most)
@@ -176,7 +176,7 @@ class Threads:
         return self.take(that_pay(self.flops, load.cores - load.others / load.seconds, self.most))
 
     def take(self, count: int) -> int:
-        """From now on this number of threads; fewer if BLAS has no more, or another thread of Python uses it."""
+        """Use this number of threads from now on; fewer if BLAS has fewer, or another Python thread limits it."""
         if count != self.count:
             self._pools.limit(limits=count)
             now = [pool["num_threads"] for pool in self._pools.info() if pool["user_api"] == "blas"]
@@ -184,7 +184,7 @@ class Threads:
         return self.count
 
     def together(self, calls: Sequence[Callable[[], None]]) -> None:
-        """Make all calls, by as many threads as were chosen; BLAS then has one thread in each."""
+        """Make all calls with the chosen number of threads; BLAS then has one thread in each."""
         count = min(self.count, len(calls))
         if count <= 1:
             _in_turn(calls)
@@ -203,7 +203,7 @@ class Threads:
 
 @contextmanager
 def asked(count: int | None) -> Iterator[None]:
-    """In this block all Threads take this number, in place of as many as pay; None changes nothing."""
+    """In the block `with asked(count):` use `count` threads instead of as many as pay; None changes nothing."""
     before = _asked.set(_asked.get() if count is None else count)
     try:
         yield
@@ -212,7 +212,7 @@ def asked(count: int | None) -> Iterator[None]:
 
 
 _asked: ContextVar[int | None] = ContextVar("_asked", default=None)
-_block: ContextVar[Threads | None] = ContextVar("_block", default=None)  # the innermost around what runs now
+_block: ContextVar[Threads | None] = ContextVar("_block", default=None)  # the innermost block around the running code
 
 
 def _in_turn(calls: Sequence[Callable[[], None]]) -> None:
@@ -227,6 +227,6 @@ def at_most() -> int:
 
 
 def together(calls: Sequence[Callable[[], None]]) -> None:
-    """Make all calls, by as many threads as the block of Threads around it has chosen."""
+    """Make all calls with as many threads as the surrounding block of Threads has chosen."""
     block = _block.get()
     (block.together if block else _in_turn)(calls)

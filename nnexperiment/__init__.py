@@ -1,7 +1,7 @@
-"""nnexperiment: the documents' experiments as programs. `nncourse experiment`, and `nncourse time --network`.
+"""nnexperiment repeats the experiments of the theses: `nncourse experiment`, and `nncourse time --network`.
 
-Nothing imports it but the command line, by the entry points in pyproject.toml, and benchmarks: the course works without
-it.
+Only the command line (through the entry points in pyproject.toml) and the benchmarks import it. The course works
+without it.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Results of an experiment: speedup, efficiency, Amdahl's p, energy and EDP."""
+"""Numbers computed from the results of an experiment: speedup, efficiency, Amdahl's p, energy and EDP."""
 
 import math
 import statistics
@@ -17,7 +17,7 @@ Result = dict[str, Any]  # what run_job() returns
 
 @dataclass(frozen=True)
 class Consumed:
-    """The energy of one run in joules and its EDP, energy times time: of the devices that it used, and of all.
+    """The energy of one run in joules and its EDP (energy times time), for the devices that it used and for all.
 
     `above_idle` leaves out the energy that the used devices would take while idle; NaN if that is not known.
     """
@@ -35,7 +35,7 @@ class Row:
     """All runs on the same devices with the same batch. Times are medians over whole runs, in seconds.
 
     If only some steps were trained, `partial` is their number, `total` and `loop` are estimates for all images at that
-    rate, and there is no accuracy.
+    speed, and there is no accuracy.
     """
 
     label: str
@@ -51,14 +51,14 @@ class Row:
     spread: tuple[float, float]  # the shortest and the longest total
     images_a_second: float
     accuracy: tuple[float, float, float] | None  # least, mean, most
-    threads: tuple[int, ...]  # of BLAS, in different runs
+    threads: tuple[int, ...]  # BLAS threads, of different runs
     consumed: Consumed | None
     trusted: bool
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """The name of its folder, its plan, and the results of its runs."""
+    """An experiment: the name of its folder, its plan, and the results of its runs."""
 
     name: str
     plan: Plan
@@ -73,7 +73,7 @@ class Experiment:
 def rows_of(results: Sequence[Result], epochs: int, images: int, tested: int) -> list[Row]:
     """A row for each combination of devices and batch, in order of appearance.
 
-    A whole run has so many `epochs`, `images` in an epoch, and images `tested`.
+    epochs, images, tested: the number of epochs of a whole run, of images in an epoch, and of test images.
     """
     groups: dict[tuple[str, int], list[Result]] = {}
     for result in results:
@@ -122,7 +122,7 @@ class Curve:
 
 
 def curves_of(results: Sequence[Result]) -> dict[str, Curve]:
-    """The validation accuracy by devices and batch, where it was measured."""
+    """The validation accuracy by devices and batch, if it was measured."""
     groups: dict[str, list[Result]] = {}
     for result in results:
         if result["accuracies"]:
@@ -136,7 +136,7 @@ def curves_of(results: Sequence[Result]) -> dict[str, Curve]:
 
 
 def label_of(result: Result) -> str:
-    """ "2 GPUs, 64 each"."""
+    """The label of a result, such as "2 GPUs, 64 each"."""
     kind, count, batch = result["kind"], result["count"], result["batch"]
     hybrid = "CPU + 1 GPU" if count == 2 else f"CPU + {count - 1} GPUs"
     unlike = {"group": "1 GPU in a group of one", "hybrid": hybrid, "unequal": "2 unequal CPU processes"}
@@ -148,9 +148,9 @@ def label_of(result: Result) -> str:
 
 
 def consumed_by(result: Result) -> Consumed | None:
-    """The energy of one run; None if a device that computed, GPU or CPU, has no counter.
+    """The energy of one run; None if one of the devices that computed, GPU or CPU, has no counter.
 
-    A processor package is always in use, since it launches the kernels. GPUs are used in their order.
+    A processor package is always in use, since it launches the kernels. GPUs are used in the order of their numbers.
     """
     energies = [Energy(**each) for each in result["energies"]]
     computed = Devices(result["kind"], result["count"]).each
@@ -172,32 +172,32 @@ def _medians(found: Sequence[Consumed]) -> Consumed:
 
 
 def base_of(rows: Sequence[Row]) -> Row | None:
-    """The row that speedups refer to: one GPU, else one process on the CPU; None if neither was run."""
+    """The row that speedups are relative to: one GPU, or otherwise one process on the CPU; None if neither was run."""
     singles = [row for row in rows if row.count == 1]
     return next((row for row in singles if row.kind == "gpu"), singles[0] if singles else None)
 
 
 def speedups(rows: Sequence[Row], base: Row) -> list[tuple[float, float]]:
-    """The speedups of each row over the base: of whole runs, and of the training loop alone."""
+    """The speedups of each row over the base: for whole runs, and for the training loop alone."""
     return [(base.total / row.total, base.loop / row.loop) for row in rows]
 
 
 def efficiency(row: Row, base: Row, speedup: float) -> float | None:
-    """The speedup over the number of devices; None for devices of another kind, and for one with another batch."""
+    """The speedup per device; None for a different kind of device, and for one device with a different batch."""
     return speedup / row.count if row is base or (row.kind == base.kind and row.count > 1) else None
 
 
 def series(rows: Sequence[Row], base: Row) -> dict[str, list[Row]]:
-    """The rows of the base's kind for each curve of speedups over devices: by the batch of a device, or of all."""
+    """The rows of the base's kind for each curve of speedups: with the same batch per device, or the same in total."""
     same = [row for row in rows if row.kind == base.kind]
     whole = [row for row in same if row.batch == base.batch * row.count]
     shared = [row for row in same if row.batch == base.batch]
-    named = {f"batch {base.batch} a device": whole, f"batch {base.batch} in all": shared}
+    named = {f"batch {base.batch} per device": whole, f"batch {base.batch} in total": shared}
     return {name: sorted(found, key=lambda row: row.count) for name, found in named.items() if len(found) > 1}
 
 
 def amdahl(rows: Sequence[Row], base: Row) -> float | None:
-    """The p from 0 to 1 that fits the speedups of these rows best; None if none has several devices."""
+    """The p from 0 to 1 that fits the speedups of these rows best; None if no row has several devices."""
     several = [row for row in rows if row.count > 1]
     if not several:
         return None

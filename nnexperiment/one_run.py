@@ -1,4 +1,4 @@
-"""One run of an experiment: train, validate, test, and measure times and energy. Each of its processes calls it."""
+"""One run of an experiment: train, validate, test, and measure times and energy. Each process of the run calls it."""
 
 import datetime
 import time
@@ -39,8 +39,8 @@ def run_job(
 ) -> dict[str, Any]:
     """Train, validate after some epochs, and test. Every member of the group calls it.
 
-    Times and energy cover this, but not data, start, compilation and the first steps, which every kind of run takes
-    once before, on copies. Energy is that of all `meters`, which only one member should have; the others pass none.
+    Times and energy cover these phases, but not data, start-up and compilation, nor the first steps of each kind, which
+    are taken on copies before. Energy is that of all `meters`, which only one member should have; the others pass none.
     `on_rows` is called with the number of rows that are computed next.
     """
     from tqdm import tqdm
@@ -137,7 +137,7 @@ def run_job(
 
 
 def to_train(first: Network, job: Job, backend: Calls, group: Group) -> tuple[Any, type[Training]]:
-    """The network on the device, the same in all processes, and what trains it: the course, or PyTorch."""
+    """The network on the device, the same in all processes, and the class that trains it, ours or PyTorch's."""
     if job.devices.kind == "pytorch":
         from nnexperiment.pytorch_run import PyTorchNetwork, PyTorchTraining
 
@@ -148,18 +148,18 @@ def to_train(first: Network, job: Job, backend: Calls, group: Group) -> tuple[An
 
 
 def keep_memory() -> None:
-    """Let this process keep the memory that each step frees, instead of getting it anew from the system, page by page.
+    """Let this process keep the memory that each step frees, instead of getting it from the system again page by page.
 
-    glibc does so for blocks as large as the largest that was freed before, up to 32 MB. A process that happens to have
-    freed one, as MPI's have, would else be twice as fast as another.
+    glibc keeps blocks as large as the largest that was freed before, up to 32 MB. A process that happens to have freed
+    such a block, as processes under MPI have, would otherwise be twice as fast as another.
     """
     np.empty(LARGEST, np.uint8)
 
 
 def shares_of(plan: Plan, job: Job, parts: Parts, network: Network, backend: Calls, group: Group) -> list[float] | None:
-    """Each member's share of a batch where devices differ, the CPU's first: as planned, or by measured speed.
+    """Each member's share of a batch if devices differ, the CPU's first: as planned, or by measured speed.
 
-    A measured share is at least one row, so that every device learns. None where all get equal shares.
+    A measured share is at least one row, so that every device learns. None if all get equal shares.
     """
     if not job.devices.differ:
         return None

@@ -1,7 +1,7 @@
-"""The page of the thesis's experiment: tables and figures of the runs, beside the thesis's own.
+"""The page of the thesis's experiment: tables and figures of the runs, compared with the thesis's own.
 
-Shown are the experiment of a folder and those in its subfolders: shorter ones on other devices, with other images,
-another validation, or another network.
+It shows the experiment of a folder and those in its subfolders: shorter ones, or ones with different devices, images,
+validation or network.
 """
 
 import datetime
@@ -17,7 +17,7 @@ from nnexperiment.plan import MNIST, Plan, image_counts
 
 
 def written(path: Path, own: Experiment, *others: Experiment) -> str:
-    """Write the page, and say where it is; or, without matplotlib, where the results are."""
+    """Write the page. Returns a line that says where it is or, without matplotlib, where the results are."""
     try:
         write(path, own, *others)
     except ModuleNotFoundError as error:
@@ -59,7 +59,7 @@ def size_of(plan: Plan) -> tuple[str, int, int]:
 
 
 def other_validation(experiments: Sequence[Experiment]) -> list[Experiment]:
-    """Those of which there are several that differ only in their validation."""
+    """The experiments that differ from one another only in their validation."""
     plain = Plan()
 
     def without(plan: Plan) -> Plan:
@@ -86,9 +86,9 @@ def head(own: Experiment) -> str:
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("network", f"{plan.network}, {size}float32; SGD, rate {plan.learning_rate:g}, {plan.epochs} epochs"),
         ("data", f"{data}: {trained:,} to train, {tested:,} to test"),
-        ("runs", f"{plan.runs} of each kind in turn, {plan.pause:g} s apart; medians are shown"),
-        ("batch", "the number behind the devices: so many images a step on each of them"),
-        ("clock", "training, validation and the test; neither data nor start nor compiling"),
+        ("runs", f"{plan.runs} of each kind, in turn, {plan.pause:g} s apart; the page shows medians"),
+        ("batch", "the number after the devices: images per step, on each device if it says “each”"),
+        ("clock", "covers training, validation and test, but not data, start-up and compilation"),
     ]
     return f"<h1>The thesis’s experiment, repeated</h1>{table(lines, words=2)}"
 
@@ -111,7 +111,7 @@ def settings(plan: Plan) -> str:
         "SGD",
         str(plan.epochs),
         "NCCL; MPI for the CPU",
-        f"{plan.runs}, energy too, {plan.pause:g} s apart",
+        f"{plan.runs}, all with energy, {plan.pause:g} s apart",
     ]
     lines = [[*line, value] for line, value in zip(thesis.SETTINGS, ours, strict=True)]
     heads = ["table 4.1", "the thesis", "here"]
@@ -119,19 +119,19 @@ def settings(plan: Plan) -> str:
 
 
 def memory(own: Experiment) -> str:
-    """The memory that the samples take on a device if they are sent all at once, and batch by batch."""
+    """The memory for samples on a device if they are sent all at once, and if they are sent batch by batch."""
     found = {numbers.label_of(result): result["memory"] for result in own.results}
     lines = [[label, *(f"{size[way] / 1e6:,.1f} MB" for way in ("all", "batch"))] for label, size in found.items()]
     used = "all at once" if own.plan.send == "all" else "batch by batch"
-    note = f"These runs sent them {used}. Batch by batch, the next one travels while one is computed with."
+    note = f"These runs sent the samples {used}. Batch by batch, a batch is sent while the one before is used."
     heads = ["", "all at once", "batch by batch"]
-    return f"<h2>Samples on each device</h2>{table(lines, heads)}{paragraphs([note])}"
+    return f"<h2>Memory for samples on each device</h2>{table(lines, heads)}{paragraphs([note])}"
 
 
 def the_thesis() -> str:
     """Table 4.2, with figures 4.4 and 4.6."""
     about = (
-        "ResNet-34 on 9,000 fish masks of 148 × 197 pixels, 100 epochs, batch 128, SGD with rate 0.05; two Tesla K20m "
-        "and two Xeon E5-2620. Energy from power readings every 0.5 s. EDP is over that of one GPU."
+        "The thesis trained ResNet-34 on 9,000 fish masks of 148 × 197 pixels: 100 epochs, batch 128, SGD with rate "
+        "0.05, on two Tesla K20m and two Xeon E5-2620. It read the power every 0.5 s. EDP is relative to one GPU's."
     )
     return f"<h2>The thesis’s own numbers</h2>{table(thesis.THESIS, thesis.THESIS_COLUMNS)}{paragraphs([about])}"

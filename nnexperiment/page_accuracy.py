@@ -1,4 +1,4 @@
-"""The page's accuracies: over the epochs, on the test images, by batch and image size, and of the small network."""
+"""The page's accuracies: by epoch, on the test images, by batch and image size, and of the small network."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from nnexperiment.numbers import Curve, Experiment, Row
 from nnexperiment.page_figures import curves_and_times, curves_in_words, figure_with_axes, plot_curves
 from nnexperiment.page_times import seconds
 
-SAME_STEP = 0.1  # of the small network, as with 3.1's cost at 0.5
+SAME_STEP = 0.1  # rate of the small network at which its steps are those of table 3.1, with its cost and rate 0.5
 COLLAPSE = 0.5  # of the best accuracy so far, below which a network has forgotten
 
 
 def accuracies(own: Experiment) -> str:
-    """Figures 4.5 and 4.6: least, mean and greatest accuracy over the runs, over the epochs and at the end."""
+    """Figures 4.5 and 4.6: least, mean and greatest accuracy of the runs, by epoch and at the end."""
     reached = [row for row in own.rows if row.accuracy is not None]
     if not reached:
         return ""
@@ -33,15 +33,15 @@ def accuracies(own: Experiment) -> str:
     right.tick_params("x", rotation=20)
     text = f"Accuracy on the validation images by epoch, and on the test images. {curves_in_words(curves)}"
     broken = [result["name"] for result in own.results if not result["finite"]]
-    notes = [f"In {', '.join(broken)} the parameters are no longer finite: take a smaller rate."] if broken else []
+    notes = [f"In {', '.join(broken)} the parameters are no longer finite: use a smaller rate."] if broken else []
     notes.append(
-        "The mean of the runs; the area between the least and the greatest. The thesis’s figures are 4.5 and 4.6."
+        "Lines show the mean of the runs, areas the range from least to greatest. See the thesis’s figures 4.5 and 4.6."
     )
     if own.plan.network.startswith("resnet"):
         notes.append(
-            "Two GPUs with 64 images each compute what one does with 128, and with 128 each what one does with 256: "
-            "the same gradient, to rounding. Batch normalisation is the exception: each GPU normalises by the mean and "
-            "variance of its own images alone."
+            "Two GPUs with 64 images each compute the same gradient, up to rounding, as one GPU with 128 images. Two "
+            "with 128 each do what one does with 256. Batch normalisation is the exception: each GPU normalises with "
+            "the mean and variance of its own images only."
         )
         notes += beside_one(reached)
     heads = ["on the test images", "runs", "least", "mean", "most", "the thesis"]
@@ -49,15 +49,15 @@ def accuracies(own: Experiment) -> str:
 
 
 def beside_one(rows: Sequence[Row]) -> list[str]:
-    """The accuracy of several GPUs beside that of one with as many images a step: what the statistics change."""
+    """The accuracy of several GPUs compared with one GPU with as many images per step: the effect of the statistics."""
     ones = {row.batch: row for row in rows if row.kind == "gpu" and row.count == 1}
     notes = []
     for row in rows:
         if row.kind == "gpu" and row.count > 1 and row.batch in ones and row.accuracy:
             one = ones[row.batch]
             least, mean, most = one.accuracy or (0.0, 0.0, 0.0)
-            reached = f"{row.label} reach {row.accuracy[1]:.1%} in {in_runs(row)}"
-            notes.append(f"{reached}; {one.label} {mean:.1%} in {in_runs(one)}, {least:.1%} to {most:.1%}.")
+            reached = f"{row.label}: mean accuracy {row.accuracy[1]:.1%} in {in_runs(row)}"
+            notes.append(f"{reached}. {one.label}: {mean:.1%} in {in_runs(one)}, from {least:.1%} to {most:.1%}.")
     return notes
 
 
@@ -66,14 +66,14 @@ def in_runs(row: Row) -> str:
 
 
 def sizes(experiments: Sequence[Experiment]) -> str:
-    """Figures 3.5 and 3.6: accuracy and time by batch, a part for each image size and learning rate."""
+    """Figures 3.5 and 3.6: accuracy and time by batch, with a part for each image size and learning rate."""
     parts = [_size(each) for each in experiments if numbers.curves_of(each.results)]
     if not parts:
         return ""
     about = (
-        "The thesis’s figures 3.5 and 3.6. With its larger images, 222 × 295, training was slower and less stable, and "
-        "at batch 72 the accuracy collapsed: it blamed the rate. With its smaller ones, 112 × 148, it was worse the "
-        "larger the batch, at most 60 % beyond 128, and its time fell by 3 % only."
+        "Compare the thesis’s figures 3.5 and 3.6. With larger images (222 × 295), its training was slower and less "
+        "stable. At batch 72 the accuracy collapsed, and the thesis blamed the rate. With smaller images (112 × 148), "
+        "the accuracy fell as the batch grew, to at most 60 % beyond 128, and the time fell by only 3 %."
     )
     return f"<h2>Batch and image size</h2>{paragraphs([about])}{''.join(parts)}"
 
@@ -98,12 +98,12 @@ def _size(each: Experiment) -> str:
     size = f"{each.plan.height} × {each.plan.width} pixels, rate {each.plan.learning_rate:g}, {each.plan.epochs} epochs"
     text = f"Accuracy by epoch and time of training, {size}. {curves_in_words(curves)}"
     heads = ["batch", "training", "best", "last", "on the test images"]
-    notes = collapsed or ["No accuracy collapsed: none fell to half of what it had been."]
+    notes = collapsed or ["No accuracy collapsed: none fell below half of its earlier best."]
     return f"<h3>{size}</h3>{table(lines, heads)}{image(figure, text, whole=True)}{paragraphs(notes)}"
 
 
 def collapse_of(curve: Curve) -> tuple[float, float] | None:
-    """The best accuracy before the deepest fall to below half of it, and the accuracy after; None if there is none."""
+    """The accuracies before and after the deepest fall to less than half of the best so far; None if there is none."""
     best, deepest = 0.0, None
     for value in curve.mean:
         if value < COLLAPSE * best and (deepest is None or value / best < deepest[1] / deepest[0]):
@@ -113,7 +113,7 @@ def collapse_of(curve: Curve) -> tuple[float, float] | None:
 
 
 def small_network(experiments: Sequence[Experiment]) -> str:
-    """Table 3.1: 784-192-10 on MNIST by several frameworks, and ours."""
+    """Table 3.1: 784-192-10 on MNIST with several frameworks, and with ours."""
     lines = [list(line) for line in thesis.FRAMEWORKS]
     for each in experiments:
         for row in each.rows:
@@ -121,16 +121,16 @@ def small_network(experiments: Sequence[Experiment]) -> str:
                 time = seconds(row.loop + row.test)
                 lines.append([f"here, {row.label} ({each.plan.epochs} epochs)", f"{row.accuracy[1]:.0%}", time])
     notes = [
-        "784-192-10 on MNIST, 8 epochs, batch 50, SGD with rate 0.5. The network is so small that PyTorch was slower "
-        "on the GPU: each operation waits for its launch.",
-        "PyTorch's cost there was the mean of the squares over the ten outputs. Half of their sum, the cost here, is "
-        "five times as large, so a rate of 0.1 takes the same steps. PyTorch's 90 % is due to that cost: "
+        "The thesis trained 784-192-10 on MNIST: 8 epochs, batch 50, SGD with rate 0.5. The network is so small that "
+        "PyTorch was slower on the GPU than on the CPU: each operation waits for its launch.",
+        "In the thesis, PyTorch's cost was the mean of the squares over the ten outputs. The cost here, half of their "
+        "sum, is five times as large, so a rate of 0.1 takes the same steps. PyTorch's 90 % is due to its cost: "
         "pytorch/small_test.py gets 90 % with it, and 97 % with cross-entropy.",
     ]
     for rate in (each.plan.learning_rate for each in experiments if each.plan.learning_rate != SAME_STEP):
-        notes.append(f"The rate here was {rate:g}, which is {rate / SAME_STEP:g} times the step.")
+        notes.append(f"The rate here was {rate:g}, so the steps were {rate / SAME_STEP:g} times as large.")
     if len(lines) == len(thesis.FRAMEWORKS):
         options = f"--devices cpu,1 --epochs 8 --batch-size 50 --learning-rate {SAME_STEP} --cpu-steps 0"
-        notes.append(f"Here: nncourse experiment mnist {options} --out FOLDER/mnist")
+        notes.append(f"To add your own run: nncourse experiment mnist {options} --out FOLDER/mnist")
     heads = ["table 3.1", "accuracy", "time"]
     return f"<h2>A small network</h2>{table(lines, heads)}{paragraphs(notes)}"

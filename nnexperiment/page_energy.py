@@ -14,14 +14,14 @@ from nnexperiment.page_figures import figure_with_axes, style
 EDPS = ("edp_used", "edp_above_idle", "edp_all")  # fields of numbers.Consumed
 EACH = 8  # most devices in a figure of the power
 UNLIKE_HOSTS = (
-    "These runs were measured on machines with unlike numbers of GPUs, so “all” has more idle devices in some than in "
-    "others: compare it between runs on one machine only."
+    "These runs were measured on machines with different numbers of GPUs, so “all” includes more idle devices in some "
+    "runs than in others. Compare it only between runs on the same machine."
 )
 CLOSE = 3  # epochs in the enlarged part of such a figure
 
 
 def energy(own: Experiment, short: Sequence[Experiment] = ()) -> str:
-    """Table 4.2, figures 4.7, 4.8 and 4.12, of the experiment and of short ones; or why energy cannot be measured."""
+    """Table 4.2 and figures 4.7, 4.8 and 4.12, for this experiment and short ones; or why energy is not measured."""
     parts = [_energy(own)]
     for each in short:
         if any(row.consumed for row in each.rows):
@@ -49,13 +49,13 @@ def _energy(own: Experiment) -> str:
             notes.append(f"{row.label}: {NOT_IDLE}.")
         lines.append([row.label, *joules, *ratios])
         if not row.trusted:
-            notes.append(f"{row.label}: shorter than 2 s, in which a counter is renewed too seldom to be trusted.")
+            notes.append(f"{row.label}: shorter than 2 s, so the counters were updated too rarely to be trusted.")
     if len({sum(each["kind"] == "gpu" for each in result["energies"]) for result in results}) > 1:
         notes.append(UNLIKE_HOSTS)
-    over = f", over that of {base.label}" if base and reference else ""
+    over = f", relative to that of {base.label}" if base and reference else ""
     about = (
-        "J is the energy of the devices that a run uses, as their counters have it; above idle, without what they take "
-        f"while nothing runs; all, with the devices that it leaves idle. EDP is energy times time{over}."
+        "J is the energy of the devices that a run uses, from their counters. “Above idle” omits what they use when "
+        f"nothing runs; “all” includes the devices that the run leaves idle. EDP is energy times time{over}."
     )
     heads = ["", "J", "J above idle", "J of all", "EDP", "EDP above idle", "EDP of all"]
     figures = _bars([row for row, _ in measured], reference)
@@ -70,7 +70,7 @@ def _bars(rows: Sequence[Row], reference: numbers.Consumed | None) -> str:
     used = [(row.consumed.used, row.consumed.edp_used / over[0]) for row in rows if row.consumed]
     every = [(row.consumed.all, row.consumed.edp_all / over[1]) for row in rows if row.consumed]
     labels, places = [row.label for row in rows], range(len(rows))
-    for side, axes, ylabel in ((0, left, "energy, J"), (1, right, "EDP over one device’s")):
+    for side, axes, ylabel in ((0, left, "energy, J"), (1, right, "EDP relative to one device")):
         axes.bar([place - 0.2 for place in places], [each[side] for each in used], 0.36, label="devices in use")
         axes.bar([place + 0.2 for place in places], [each[side] for each in every], 0.36, label="all", hatch="//")
         axes.set(ylabel=ylabel, xticks=places, xticklabels=labels)
@@ -83,14 +83,14 @@ def _bars(rows: Sequence[Row], reference: numbers.Consumed | None) -> str:
 
 
 def _power(result: Result) -> str:
-    """Figures 4.7 and 4.8: watts over the seconds of one run, and some epochs of it enlarged, with their ends."""
+    """Figures 4.7 and 4.8: power over the time of one run, and a few of its epochs enlarged, with their ends."""
     seconds, said, ends = result["power"]["seconds"], [], result["ends"]["train"]
     figure, (whole, close) = figure_with_axes(2, height=2.8)
     devices = list(zip(result["energies"], result["power"]["watts"], strict=True))[:EACH]
     for number, (device, watts) in enumerate(devices):
         for axes in (whole, close):
             axes.plot(seconds, watts, label=device["name"], linewidth=0.9, linestyle=style(number)["linestyle"])
-        said.append(f"{device['name']}: {device['joules'] / device['seconds']:.4g} W in the mean")
+        said.append(f"{device['name']}: {device['joules'] / device['seconds']:.4g} W on average")
     whole.set(xlabel="time, s", ylabel="power, W", title=numbers.label_of(result))
     whole.set_ylim(bottom=0)
     whole.legend(frameon=False, fontsize=8)
@@ -100,7 +100,7 @@ def _power(result: Result) -> str:
 
 
 def _enlarge(axes: Any, ends: Sequence[float], ylim: tuple[float, float]) -> None:
-    """Show some epochs in the middle of the run, with a line at the end of each training."""
+    """Show a few epochs in the middle of the run, with a line at the end of each epoch's training."""
     first = max(0, (len(ends) - CLOSE) // 2)
     shown = [0.0, *ends][first : first + CLOSE + 1]
     for number, end in enumerate([0.0, *ends]):

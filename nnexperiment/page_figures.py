@@ -1,4 +1,4 @@
-"""What the figures of the experiment's page share."""
+"""Functions that the figures of the experiment's page share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def style(number: int) -> dict[str, str]:
 
 
 def plot_curves(axes: Any, curves: Mapping[str, Curve]) -> None:
-    """The mean accuracy over the epochs, between the least and the greatest of the runs."""
+    """Plot the mean accuracy by epoch, and the range from the least to the greatest of the runs."""
     for number, (label, curve) in enumerate(curves.items()):
         (line,) = axes.plot(curve.epochs, curve.mean, label=label, linestyle=style(number)["linestyle"])
         axes.fill_between(curve.epochs, curve.least, curve.most, alpha=0.2, color=line.get_color(), linewidth=0)
@@ -32,7 +32,7 @@ def plot_curves(axes: Any, curves: Mapping[str, Curve]) -> None:
 
 
 def curves_and_times(curves: Mapping[str, Curve], rows: Sequence[Row]) -> Any:
-    """A figure of the accuracy over the epochs, beside the time that training took in each row."""
+    """A figure with the accuracy by epoch on the left, and each row's training time on the right."""
     figure, (left, right) = figure_with_axes(2)
     plot_curves(left, curves)
     plot_bars(right, [row.label for row in rows], {"training": [row.loop for row in rows]}, "training, s")
@@ -40,12 +40,12 @@ def curves_and_times(curves: Mapping[str, Curve], rows: Sequence[Row]) -> Any:
 
 
 def curves_in_words(curves: Mapping[str, Curve]) -> str:
-    """The last mean accuracies, for a figure's text alternative."""
-    return "; ".join(f"{label}: {curve.mean[-1]:.1%} at last" for label, curve in curves.items())
+    """The final mean accuracies, for a figure's text alternative."""
+    return "; ".join(f"{label}: {curve.mean[-1]:.1%} at the end" for label, curve in curves.items())
 
 
 def plot_bars(axes: Any, labels: Sequence[str], parts: Mapping[str, Sequence[float]], xlabel: str) -> None:
-    """A horizontal bar for each label, the first at the top, of parts side by side in it."""
+    """Plot a horizontal bar for each label, the first at the top, with its parts side by side."""
     left = [0.0] * len(labels)
     for number, (name, values) in enumerate(parts.items()):
         axes.barh(

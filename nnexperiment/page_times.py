@@ -1,4 +1,4 @@
-"""The page's times: of each phase, speedups, efficiency, and what validation costs."""
+"""The page's times: the time of each phase, speedups, efficiency, and the cost of validation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +9,12 @@ from nnexperiment import numbers
 from nnexperiment.numbers import Experiment, Row
 from nnexperiment.page_figures import figure_with_axes, plot_bars, style
 
-SUSPECT = 1.05  # an efficiency above it
-HEADS = ("", "runs", "training", "validation", "test", "in all", "images/s", "S", "S of the loop", "E", "E, loop")
+SUSPECT = 1.05  # efficiencies above it are suspect
+HEADS = ("", "runs", "training", "validation", "test", "total", "images/s", "S", "S of the loop", "E", "E of the loop")
 
 
 def seconds(value: float) -> str:
-    """A time that is not broken in a narrow column."""
+    """A time in words that do not wrap in a narrow column."""
     return duration(value).replace(" ", "\u00a0")
 
 
@@ -27,15 +27,15 @@ def times(own: Experiment) -> str:
 
 
 def short(other: Experiment) -> str:
-    """Times of an experiment with fewer epochs of the same images, such as on more devices than were there later."""
+    """The times of an experiment with fewer epochs of the same images, such as one on a machine with more devices."""
     if not other.results:
         return ""
     rows = other.rows
     dates = sorted({result["date"][:10] for result in other.results})
-    about = f"{other.results[0]['machine']}, {dates[-1]}. So few epochs are for times, and say nothing of accuracy."
+    about = f"{other.results[0]['machine']}, {dates[-1]}. So few epochs can show times, but not accuracy."
     again = f"nncourse experiment {other.plan.network} --devices {words_of(other)} --out FOLDER"
     heading = f"<h3>{other.plan.epochs} epochs on {', '.join(dict.fromkeys(kind_of(row) for row in rows))}</h3>"
-    notes = paragraphs([about, f"All epochs, on your devices: {again}"])
+    notes = paragraphs([about, f"To run all epochs on your devices: {again}"])
     base = numbers.base_of(rows)
     return f"{heading}{times_table(rows, base)}{notes}{scaling(rows, base) if base else ''}"
 
@@ -78,25 +78,26 @@ def times_table(rows: Sequence[Row], base: Row | None) -> str:
         lines.append([row.label, str(row.runs), *measured, f"{row.images_a_second:,.4g}", *ratios])
         if row.kind == "group":
             notes.append(
-                f"{row.label}: what the loop of several devices costs one. The thesis’s wrapper cost it 1 to 2 %."
+                f"{row.label}: this shows what the loop for several devices costs on one. In the thesis: 1 to 2 %."
             )
         if row.partial:
             notes.append(
-                f"{row.label}: only {row.partial} steps were trained. ≈ is what all epochs would take at that rate, "
+                f"{row.label}: only {row.partial} steps were trained. ≈ marks estimates for all epochs at that speed, "
                 "without validation."
             )
-    over = f"Speedups S are over {base.label}; efficiency E is S over the number of devices." if base else ""
+    over = f"S is the speedup over {base.label}; E is the efficiency, S over the number of devices." if base else ""
     return table(lines, HEADS) + paragraphs([over, *notes])
 
 
 def suspicion(row: Row, base: Row, efficiency: float) -> str:
-    """Why an efficiency above 1 is not to be believed as it stands."""
-    said = f"{row.label}: an efficiency of {efficiency:.2f} is suspect. Together they do the work of one, and exchange."
-    if row.threads != base.threads:
-        return f"{said} They had {row.threads} threads each, {base.label} {base.threads}: say --threads."
+    """Why an efficiency above 1 cannot be believed as it is."""
+    said = f"{row.label}: an efficiency of {efficiency:.2f} is suspect, since they do the work of one and communicate."
+    own, single = (" or ".join(map(str, each.threads)) for each in (row, base))
+    if own != single:
+        return f"{said} Each had {own} threads; {base.label} had {single}: set --threads."
     return (
         f"{said} Either other programs slowed down {base.label}, which more runs would show, or its batch did not fit "
-        "a cache that each part of it fits."
+        "into a cache into which each device's part fits."
     )
 
 
@@ -110,8 +111,8 @@ def phases(rows: Sequence[Row]) -> str:
     plot_bars(axes, [row.label for row in whole], parts, "time, s")
     said = "; ".join(f"{row.label}: {row.loop:.3g}, {row.validation:.3g} and {row.test:.3g} s" for row in whole)
     about = (
-        "The thesis’s figure 4.3: in its power an epoch has 50 s of training and 5 s of validation. Its devices all "
-        "validated all images, so that this part did not shrink. Here they share them, and add what each got right."
+        "Compare the thesis’s figure 4.3. Its power shows 50 s of training and 5 s of validation per epoch. There each "
+        "device validated all images, so this part did not shrink. Here the devices share the images."
     )
     text = f"Training, validation and test. {said}"
     return image(figure, text, whole=True) + paragraphs([about])
@@ -133,9 +134,9 @@ def scaling(rows: Sequence[Row], base: Row) -> str:
         whole, loop = zip(*numbers.speedups(some, base), strict=True)
         lines |= {label: (counts, whole), f"{label}, loop alone": (counts, loop)}
         notes.append(
-            f"{label}: Amdahl's p = {p:.4f} fits best. So at most {1 / (1 - p):.3g} times as fast with any number."
+            f"{label}: Amdahl's p = {p:.4f} fits best, which limits the speedup to {1 / (1 - p):.3g}."
             if p is not None and p < 1
-            else f"{label}: no p below 1 fits better than 1."
+            else f"{label}: Amdahl's p = 1 fits best, which does not limit the speedup."
         )
     said = "; ".join(
         f"{label}: " + ", ".join(f"{s:.3g} on {k}" for k, s in zip(*line, strict=True)) for label, line in lines.items()
@@ -156,7 +157,7 @@ def _speedup_figure(lines: dict[str, tuple[list[int], Sequence[float]]]) -> Any:
 
 
 def validation(experiments: Sequence[Experiment]) -> str:
-    """Figure 3.7: what validation costs, by the number of images, how often, and how many at once."""
+    """Figure 3.7: the time of validation, by the number of images, how often it is done, and how many at once."""
     lines = []
     for each in experiments:
         for result in each.results:
@@ -173,20 +174,20 @@ def validation(experiments: Sequence[Experiment]) -> str:
         return ""
     heads = [
         "validated",
-        "to train",
-        "to validate",
+        "training images",
+        "validation images",
         "every … epochs",
-        "at once",
-        "an epoch",
-        "a validation",
-        "of all time",
+        "images at once",
+        "time per epoch",
+        "time per validation",
+        "share of the time",
     ]
     about = (
-        "The thesis’s figure 3.7: validating 10 % of its images took longer than training on 70 %, until it kept 1 % "
-        "only. It does not say why. A forward pass is about a third of a step’s work, so 10 % should take a twentieth "
-        "of the time. But its pseudo-code 3.3 validates image by image, and its batch size is for training alone. One "
-        "image at a time leaves most of a GPU idle. The run with 1 at once shows what that costs here."
+        "In the thesis’s figure 3.7, validating 10 % of the images took longer than training on 70 %, so it kept only "
+        "1 %. It does not say why. A forward pass is about a third of a step’s work, so 10 % should take a twentieth "
+        "of the time. But its pseudo-code 3.3 validates image by image; its batch size is for training only. One image "
+        "at a time leaves most of a GPU idle. The run with 1 image at once shows what that costs here."
     )
     plan = experiments[0].plan
     size = f"{plan.network}, {plan.height} × {plan.width} pixels, {plan.epochs} epochs."
-    return f"<h2>What validation costs</h2>{paragraphs([size])}{table(lines, heads)}{paragraphs([about])}"
+    return f"<h2>Cost of validation</h2>{paragraphs([size])}{table(lines, heads)}{paragraphs([about])}"

@@ -1,6 +1,6 @@
-"""The experiment of the Cantabria thesis: one network trained on a CPU, on one GPU and on several; which runs.
+"""The plan of the Cantabria thesis's experiment: a network is trained on a CPU, on one GPU and on several GPUs.
 
-jobs() lists the runs; one_run.py does one of them, runs.py starts them one after the other and keeps a file of each,
+jobs() lists the runs. one_run.py does one of them, runs.py starts them one after the other and saves a file for each,
 and numbers.py computes results from these files.
 """
 
@@ -54,13 +54,13 @@ class Plan:
     validation: float = 0.02  # share of each class
     validate_every: int = 1  # epochs
     validation_batch: int = 0  # images at once, in validation and test; 0: as many as in training
-    cpu_steps: int = 3  # the CPU trains only so many steps; 0: all, as the GPUs do
-    cpu_share: float = AUTO  # of a batch, where the CPU trains with others
-    slow: float = 3.0  # times as long as the other takes the first of two unequal processes
+    cpu_steps: int = 3  # steps that the CPU trains; 0: all, as the GPUs do
+    cpu_share: float = AUTO  # of a batch, if the CPU trains with others
+    slow: float = 3.0  # factor by which the first of two unequal processes is slower than the second
     send: str = "all"
     pause: float = 0.0  # seconds between two runs
-    threads: int = 0  # of BLAS on the CPU, in each process; 0: as many as pay, up to `cores`
-    cores: int = 0  # of a process on the CPU, the same in all runs, so that speedups are over equals; 0: all
+    threads: int = 0  # of BLAS on the CPU, in each process; 0: as many as make it faster, up to `cores`
+    cores: int = 0  # of a process on the CPU, the same in all runs, so that speedups are fair; 0: all
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_sizes", tuple(self.batch_sizes))
@@ -89,9 +89,9 @@ class Plan:
 class Devices:
     """Some devices, with a process for each. `count` is the number of processes.
 
-    kind: "cpu" or "gpu"; "group", one GPU in a group of one, trained as several are: what the thesis calls its wrapper;
+    kind: "cpu" or "gpu"; "group", one GPU in a group of one, in the training loop of several: the thesis's wrapper;
         "hybrid", the CPU and GPUs; "unequal", two processes on the CPU, the first slowed down on purpose; "pytorch",
-        GPUs that PyTorch trains with, by DistributedDataParallel.
+        GPUs on which PyTorch trains, with DistributedDataParallel.
     """
 
     kind: str
@@ -118,7 +118,7 @@ class Devices:
 class Job:
     """One run: its devices, the batch of all devices together, and its number among the runs of the same kind.
 
-    alike: the gradients of devices with unequal shares are averaged as if these were equal, as the thesis's were.
+    alike: the gradients of devices with unequal shares are averaged as if the shares were equal, as in the thesis.
     """
 
     devices: Devices
@@ -134,9 +134,9 @@ class Job:
 
 
 def parsed_devices(text: str) -> list[Devices]:
-    """The devices of "cpu,1,group1,2,cpu+1": the CPU, a GPU, one in a group of one, two, the CPU and a GPU.
+    """The devices in a text: "cpu,1,group1,2,cpu+1" is the CPU, a GPU, one in a group of one, two, the CPU and a GPU.
 
-    "cpu2" are two processes on the CPU, "cpu+cpu" two unequal ones; "pytorch2" are two GPUs that PyTorch trains with.
+    "cpu2" is two processes on the CPU, "cpu+cpu" two unequal ones; "pytorch2" is two GPUs on which PyTorch trains.
     CourseError for other words.
 
     >>> [(each.kind, each.count) for each in parsed_devices("cpu,2,cpu+1")]
@@ -159,9 +159,9 @@ def parsed_devices(text: str) -> list[Devices]:
 def jobs(plan: Plan, wanted: Sequence[Devices]) -> list[Job]:
     """All runs, the first of each kind before the second, so that a slow phase of the machine affects all kinds.
 
-    plan: what all runs have in common.
-    wanted: the choices of devices. On several devices each gets a batch of its own, as large as that of one device;
-        then they share one such batch. Unequal devices share one, their gradients first weighted by rows, then alike.
+    plan: the options common to all runs.
+    wanted: the choices of devices. Several devices first get a whole batch each, as large as that of one device; then
+        they share one such batch. Unequal devices share one, their gradients first weighted by rows, then alike.
 
     >>> [job.name for job in jobs(Plan(runs=1), parsed_devices("cpu,2"))]
     ['cpu1-batch128-run1', 'gpu2-batch256-run1', 'gpu2-batch128-run1']
@@ -180,7 +180,7 @@ def jobs(plan: Plan, wanted: Sequence[Devices]) -> list[Job]:
 
 
 def job_called(plan: Plan, name: str) -> Job:
-    """The job of a name such as cpu1-batch128-run1."""
+    """The job with a name such as cpu1-batch128-run1."""
     match = re.fullmatch(r"([a-z]+)(\d+)(-alike)?-batch(\d+)-run(\d+)", name)
     job = None
     if match and match[1] in WORDS:
@@ -191,7 +191,7 @@ def job_called(plan: Plan, name: str) -> Job:
 
 
 def is_partial(plan: Plan, wanted: Devices) -> bool:
-    """Whether only some steps are trained, in one run, to measure the time of a step."""
+    """Whether a single run trains only some steps, to measure the time of a step."""
     return wanted.kind == "cpu" and plan.cpu_steps > 0
 
 
@@ -200,7 +200,7 @@ def is_partial(plan: Plan, wanted: Devices) -> bool:
 
 @dataclass(frozen=True)
 class Parts:
-    """Images (n, 1, height, width) uint8, MNIST's (n, 784), and one-hot targets, to train, validate and test with."""
+    """Images (n, 1, height, width) uint8, or MNIST's (n, 784), and one-hot targets: for training, validation, test."""
 
     train: tuple[np.ndarray, np.ndarray]
     validation: tuple[np.ndarray, np.ndarray]
@@ -208,7 +208,7 @@ class Parts:
 
 
 def image_counts(plan: Plan) -> tuple[int, int, int]:
-    """The numbers of images to train, validate and test with: the same share of each class."""
+    """The numbers of images for training, validation and test: the same share of each class."""
     if plan.network == MNIST:
         return MNIST_COUNTS
     tests, held = max(1, round(TEST * plan.images)), max(1, round(plan.validation * plan.images))
@@ -232,7 +232,7 @@ def make_parts(plan: Plan) -> Parts:
 
 
 def of_folder(plan: Plan) -> tuple[Plan, tuple[str, ...]]:
-    """The plan with the folder's classes, and as many images of each as its smallest class has; what is odd there."""
+    """The plan with the folder's classes, and as many images of each as its smallest class has; notes on the folder."""
     data = datasets.photos(plan.folder, 1, 1)
     least = int(np.bincount(data.labels).min())
     return replace(plan, classes=len(data.classes), images=min(plan.images, least)), data.notes
@@ -249,7 +249,7 @@ def load_parts(path: Path) -> Parts:
 
 
 def make_experiment_network(plan: Plan, seed: int) -> Network:
-    """The network of the plan for its images; "small" is one for trying, of two convolutions."""
+    """The network of the plan, for its images; "small" has two convolutions, to try things out."""
     if plan.network == MNIST:
         return make_network("784,192,10", seed=seed)
     if plan.network == "small":
@@ -261,7 +261,7 @@ def make_experiment_network(plan: Plan, seed: int) -> Network:
 
 
 def make_backend(kind: str) -> Calls:
-    """NumPy on the CPU; on a GPU the convolutions by cuDNN, or by CuPy without it."""
+    """NumPy on the CPU; on a GPU our kernels, with convolutions from cuDNN or, if it is missing, from CuPy."""
     if kind == "cpu":
         return choose("numpy")
     library: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """The network and the training of an experiment's runs in PyTorch, with DistributedDataParallel over the processes.
 
-First weights, data, order, clock and counters are those of the course's own runs, so that times and accuracies can be
-compared. float32 without TF32; cuDNN's kernels are chosen by timing, before the clock starts.
+Initial weights, data, order, clock and counters are those of the course's own runs, so that times and accuracies can
+be compared. float32 without TF32; cuDNN's kernels are chosen by timing, before the clock starts.
 """
 
 import socket
@@ -24,7 +24,7 @@ from nnexperiment.training import Training
 
 
 class PyTorchNetwork:
-    """A network as PyTorch's model, with the same first weights. It answers what a run asks of a network.
+    """A network as a PyTorch model, with the same initial weights, and the methods that a run needs.
 
     Raises CourseError without PyTorch or torchvision.
     """
@@ -38,7 +38,7 @@ class PyTorchNetwork:
         self.trained = distributed(torch, self.model, group)
 
     def on(self, backend: Calls) -> "PyTorchNetwork":
-        """Another model with the first weights."""
+        """A new model with the initial weights."""
         return PyTorchNetwork(self.network, backend, self.group)
 
     def outputs(self, X: Array, backend: Calls) -> Any:
@@ -56,7 +56,7 @@ class PyTorchNetwork:
 
 
 class PyTorchTraining(Training):
-    """Training by PyTorch's autograd and its plain SGD: each process takes its rows of each batch."""
+    """Training with PyTorch's autograd and plain SGD: each process takes its rows of each batch."""
 
     network: PyTorchNetwork
 
@@ -97,7 +97,7 @@ def current_device(torch: Any, backend: Calls) -> Any:
 
 
 def distributed(torch: Any, model: Any, group: Group) -> Any:
-    """The model, wrapped so that backward() averages gradients over the group; alone it stays as it is."""
+    """The model, wrapped so that backward() averages gradients over the group; unchanged in a group of one."""
     if group.size == 1:
         return model
     if not torch.distributed.is_initialized():
@@ -108,7 +108,7 @@ def distributed(torch: Any, model: Any, group: Group) -> Any:
 
 
 def shared_port(group: Group) -> int:
-    """A free port of this host that the first process has found, the same number for all."""
+    """A free port of this host, which the first process finds and shares with all."""
     found = 0
     if group.rank == 0:
         with socket.socket() as free:
@@ -118,7 +118,7 @@ def shared_port(group: Group) -> int:
 
 
 def model_of(torch: Any, network: Network) -> Any:
-    """PyTorch's modules with the network's weights; torchvision's for a ResNet."""
+    """PyTorch modules with the network's weights; torchvision's for a ResNet."""
     if not any(isinstance(layer, Residual) for layer in network.layers):
         model = module(torch, network)
         load(torch, model, network)

@@ -1,6 +1,6 @@
-"""The runs of an experiment, one after the other, each in processes of its own and with a file of its own.
+"""The runs of an experiment, one after the other, each in its own processes and with its own file.
 
-The folder holds plan.json, the images while runs are missing, and runs/NAME.json. A run whose file exists is not
+The folder has plan.json, runs/NAME.json, and the images as long as runs are missing. A run whose file exists is not
 repeated, so an interrupted experiment continues where it stopped, and runs or devices can be added.
 """
 
@@ -37,8 +37,8 @@ from nnexperiment.plan import (
     save_parts,
 )
 
-ADDED = ("runs", "batch_sizes", "pause", "cores")  # what may differ when an experiment is continued
-STARTING = 20.0  # seconds until a run computes, and after it
+ADDED = ("runs", "batch_sizes", "pause", "cores")  # options that may differ when an experiment is continued
+STARTING = 20.0  # seconds to start a run and to end it
 Begin = Callable[[Path, Job], int]  # runs run_one() for a job in its processes; returns the exit status
 
 
@@ -52,9 +52,9 @@ def run_all(
 ) -> int:
     """Do the runs that are missing in the folder. Returns 0, or INTERRUPTED, which the run itself has reported.
 
-    limit: seconds; no run is started that would take longer, as far as earlier ones tell.
+    limit: seconds for all these runs. No run starts that, judging by earlier ones, would end later.
 
-    Raises CourseError before anything starts if this machine cannot do it.
+    Raises CourseError before anything starts if this machine cannot do the runs.
     """
     over = time.perf_counter() + limit
     todo = jobs(plan, wanted)
@@ -75,7 +75,7 @@ def run_all(
         if number > 1 and plan.pause:
             time.sleep(plan.pause)
         if time.perf_counter() + expected(job, results_in(folder)) > over:
-            say(f"{len(missing) - number + 1} runs are left: the same command goes on with them")
+            say(f"{len(missing) - number + 1} runs are left: run the same command again to continue")
             return 0
         say(f"run {number} of {len(missing)}: {job.name}")
         began = time.perf_counter()
@@ -83,7 +83,7 @@ def run_all(
         if status == INTERRUPTED:
             return INTERRUPTED
         if status or not file_of(folder, job).exists():
-            again = "the same command goes on with what is missing"
+            again = "run the same command again to do the missing runs"
             raise CourseError(f"{job.name} ended with status {status} and left no result; {again}")
         say(f"  {said_of(json.loads(file_of(folder, job).read_text('utf-8')))}; {time.perf_counter() - began:.1f} s")
     images.unlink()
@@ -91,7 +91,7 @@ def run_all(
 
 
 def expected(job: Job, done: Sequence[Result]) -> float:
-    """The seconds of the longest run so far, on the same devices if there is one; 0 if there is none."""
+    """The seconds of the longest run so far, if possible on the same devices; 0 before the first run."""
     alike = [each for each in done if (each["kind"], each["count"]) == (job.devices.kind, job.devices.count)]
     return max((sum(map(sum, each["seconds"].values())) + STARTING for each in alike or done), default=0.0)
 
@@ -114,7 +114,7 @@ def run_one(
 
 
 def begin(network: str, folder: Path, job: Job, patience: float) -> int:
-    """Do a run in processes of its own, one or several that MPI joins. Returns the exit status."""
+    """Do a run in its own process, or in several that MPI joins. Returns the exit status."""
     program = [*PROGRAM, "experiment", network, "--out", str(folder), "--only", job.name, "--patience", str(patience)]
     if job.devices.count == 1:  # a group of one is MPI's without mpiexec
         return _in_a_process(program)
@@ -139,13 +139,13 @@ def _in_a_process(program: Sequence[str]) -> int:
 
 
 def _alone(heart: Heartbeat | None) -> int:
-    raise CourseError("expected to start several processes, and was started as one of several: run it as a single task")
+    raise CourseError("this command starts several processes itself, but is one of several here: run it as one task")
 
 
 def run_here(folder: Path, name: str, heart: Heartbeat | None) -> int:
-    """run_one() with the processes that were started together with this one."""
+    """Call run_one() in this process, together with those that were started with it."""
     if heart is None:
-        die_with_parent(signal.SIGKILL)  # the parent goes through all runs
+        die_with_parent(signal.SIGKILL)  # the parent starts all runs
     run_one(folder, name, joined(job_called(read_plan(folder), name), heart), on_rows=heart.works if heart else None)
     if heart:
         heart.rests()
@@ -163,13 +163,13 @@ def joined(job: Job, heart: Heartbeat | None) -> Group:
 
 
 def in_lines(result: Result) -> str:
-    """JSON with a line for each of its entries."""
+    """The result as JSON, with a line for each entry."""
     lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in result.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def results_in(folder: Path) -> list[Result]:
-    """The results of the runs that are done, by devices, batch and number."""
+    """The results of the completed runs, sorted by devices, batch and number."""
     found = [json.loads(file.read_text("utf-8")) for file in (folder / "runs").glob("*.json")]
     kinds = list(WORDS)
     return sorted(
@@ -197,14 +197,14 @@ def read_plan(folder: Path) -> Plan:
 
 
 def refuse_other(plan: Plan, folder: Path) -> None:
-    """CourseError if the folder holds an experiment with other options, or other files."""
+    """CourseError if the folder has an experiment with different options, or unrelated files."""
     if (folder / "plan.json").exists():
         there = read_plan(folder)
         for field in fields(Plan):
             if field.name not in ADDED and getattr(there, field.name) != getattr(plan, field.name):
                 found, asked = getattr(there, field.name), getattr(plan, field.name)
-                advice = "say the same as before, or take another folder"
-                raise CourseError(f"{folder} holds an experiment with {field.name} {found}; you said {asked}: {advice}")
+                got = f"got {asked}: use the options from before, or a different folder"
+                raise CourseError(f"{folder}: expected {field.name} {found}, as in the experiment there; {got}")
     elif folder.is_dir() and any(path.is_file() for path in folder.iterdir()):
         raise CourseError(
             f"{folder}: expected a new folder, an empty one, or that of an experiment; it has other files"
@@ -212,7 +212,7 @@ def refuse_other(plan: Plan, folder: Path) -> None:
 
 
 def settle(plan: Plan, folder: Path) -> None:
-    """Make the folder, or continue in it: its plan then names all batch sizes so far, and the most runs of a kind."""
+    """Make the folder, or continue in it: its plan then has all batch sizes so far, and the largest number of runs."""
     if (folder / "plan.json").exists():
         there = read_plan(folder)
         sizes = tuple(dict.fromkeys((*there.batch_sizes, *plan.batch_sizes)))
@@ -226,7 +226,7 @@ def settle(plan: Plan, folder: Path) -> None:
 
 
 def refuse_missing(wanted: Sequence[Devices]) -> None:
-    """CourseError if there are fewer GPUs than wanted, or no MPI for several processes."""
+    """CourseError if there are fewer GPUs than wanted, or if several processes are wanted and there is no MPI."""
     if any(each.count > 1 or each.kind == "group" for each in wanted):
         start.refuse_number(max(each.count for each in wanted))
         start.refuse_without_mpi()
@@ -236,16 +236,16 @@ def refuse_missing(wanted: Sequence[Devices]) -> None:
         return
     if reason := devices.why_no_gpu():
         raise CourseError(
-            f"expected {most} {'GPU' if most == 1 else 'GPUs'}; {reason}; --devices cpu,cpu2 runs without"
+            f"expected {most} {'GPU' if most == 1 else 'GPUs'}; {reason}; --devices cpu,cpu2 needs no GPU"
         )
     if (there := devices.gpu_count()) < most:
-        raise CourseError(f"expected {most} GPUs, {there} can be used: ask for fewer, or run it where there are more")
+        raise CourseError(f"expected {most} GPUs, {there} can be used: ask for fewer, or use a machine with more")
 
 
 def said_of(result: Result) -> str:
     """A line that sums up a run."""
     seconds = {name: sum(values) for name, values in result["seconds"].items()}
-    steps = f"{result['steps_an_epoch']} steps only" if result["partial"] else f"{result['epochs']} epochs"
+    steps = f"only {result['steps_an_epoch']} steps" if result["partial"] else f"{result['epochs']} epochs"
     said = [f"{steps} in {seconds['train']:.3g} s, test {seconds['test']:.3g} s"]
     if result["shares"]:
         shares = " + ".join(f"{share:.1%}" for share in result["shares"])
@@ -253,5 +253,5 @@ def said_of(result: Result) -> str:
     if result["accuracy"] is not None:
         said.append(f"accuracy {result['accuracy']:.1%}")
     if result["energies"]:
-        said.append(f"{sum(each['joules'] for each in result['energies']):.4g} J of all devices")
+        said.append(f"{sum(each['joules'] for each in result['energies']):.4g} J on all devices")
     return ", ".join(said)

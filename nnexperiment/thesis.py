@@ -1,4 +1,4 @@
-"""The Cantabria thesis's own numbers, by its tables and figures: two Tesla K20m, two Xeon E5-2620, PyTorch."""
+"""The Cantabria thesis's own numbers, from its tables and figures: two Tesla K20m, two Xeon E5-2620, PyTorch."""
 
 # Tables 4.1 and 4.2, figures 4.4 and 4.6.
 THESIS_COLUMNS = ("", "speedup", "of the loop", "efficiency", "energy J", "with idle", "EDP", "with idle", "accuracy")
@@ -17,7 +17,7 @@ FRAMEWORKS = (
     ("PyTorch, CPU", "90 %", "14 s"),
     ("PyTorch, GPU", "90 %", "19.5 s"),
 )
-# Table 4.1 beside what a plan has in its place, in the same order as page.settings().
+# Table 4.1, in the order in which page.settings() lists a plan's own settings.
 SETTINGS = (
     ("images", "9,000 masks of fish"),
     ("classes", "9"),

@@ -1,4 +1,4 @@
-"""What a run of an experiment times: an epoch of training, alone or with other processes, and classifying images."""
+"""The timed parts of a run: an epoch of training, alone or with other processes, and the classification of images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ Pair = tuple[np.ndarray, np.ndarray]  # images and one-hot targets
 
 
 def first_of(pair: Pair, most: int) -> Pair:
-    """The first images of them, or all if `most` is 0."""
+    """The first `most` of these images, or all if `most` is 0."""
     return pair[0][: most or None], pair[1][: most or None]
 
 
@@ -32,11 +32,11 @@ def samples_of(pair: Pair, plan: Plan, backend: Calls) -> tuple[Array | HostSamp
 
 @dataclass(frozen=True)
 class Training:
-    """What an epoch of training needs."""
+    """Training of one run: the network, the data, and everything else that an epoch needs."""
 
     plan: Plan
     job: Job
-    network: Any  # a Network, or what answers as one does
+    network: Any  # a Network, or an object with the same methods
     optimizer: Optimizer
     X: Array | HostSamples
     Y: Array
@@ -46,7 +46,7 @@ class Training:
     on_rows: OnRows | None
 
     def epoch(self, number: int, most_steps: int = 0) -> tuple[int, int]:
-        """Train all batches, or some, in this epoch's order. Returns the numbers of steps and of images."""
+        """Train all batches, or `most_steps` of them, in this epoch's order. Returns numbers of steps and of images."""
         order = np.random.default_rng([self.plan.seed, self.job.number, number]).permutation(len(self.Y))
         order = order[: most_steps * self.job.batch] if most_steps else order
         self.steps(order, self.plan.learning_rate, StepPosition(self.plan.seed, number))
@@ -54,9 +54,9 @@ class Training:
         return -(-len(order) // self.job.batch), len(order)
 
     def try_out(self) -> None:
-        """Take a step on a copy of the network, so that all is compiled and the library has chosen its plans.
+        """Take a step on a copy of the network, so that everything is compiled and the library has chosen its plans.
 
-        The last batch of an epoch may be smaller, and then needs plans of its own.
+        The last batch of an epoch may be smaller, and then needs its own plans.
         """
         rest = 0 if is_partial(self.plan, self.job.devices) else len(self.Y) % self.job.batch
         copy = replace(self, network=self.network.on(self.backend), optimizer=SGD())
@@ -64,7 +64,7 @@ class Training:
             copy.steps(np.arange(min(rows, len(self.Y))), 1e-9, StepPosition())
 
     def steps(self, order: np.ndarray, rate: float, position: StepPosition) -> None:
-        """A step for each batch of all processes, of the samples in this order."""
+        """Take a step for each batch of all processes, with the samples in this order."""
         # samples that stay on the host are indexed there
         there = order if isinstance(self.X, HostSamples) else self.backend.to_device(order)
         if self.group.size == 1 and self.job.devices.kind != "group":
@@ -85,7 +85,7 @@ class Training:
         )
 
     def _steps_alone(self, order: Array, rate: float, position: StepPosition) -> None:
-        """One device trains as it would without any group."""
+        """Train on one device, as it does outside any group."""
         for start, samples, targets in in_pieces(self.X, self.Y, order, self.job.batch):
             if self.on_rows:
                 self.on_rows(len(targets))
@@ -94,7 +94,7 @@ class Training:
 
 
 class Shown:
-    """Images with known classes, to measure the share that a network classifies correctly."""
+    """Images with known classes, which measure the share that a network classifies correctly."""
 
     def __init__(
         self,
@@ -114,14 +114,14 @@ class Shown:
         return len(self.Y)
 
     def accuracy(self, network: Network) -> float:
-        """Each member counts its rows, `at_once` at a time."""
+        """The share of correctly classified images. Each member counts its rows, `at_once` at a time."""
         right = np.zeros(1)
         for rows in own_pieces(len(self.Y), self.at_once, self.group, self.on_rows, self.shares):
             right += self._right(network, rows)
         return float(total(right, self.group)[0]) / len(self.Y)
 
     def try_out(self, network: Network) -> None:
-        """Classify the first images of each number that come at once."""
+        """Classify some images for each number of images that occurs in a piece, to compile everything."""
         pieces = own_pieces(len(self.Y), self.at_once, self.group, self.on_rows, self.shares)
         for rows in {piece.stop - piece.start: piece for piece in pieces}.values():
             self._right(network, rows)

@@ -1,6 +1,6 @@
-"""nnmarking: what an instructor needs. It hands out, and marks what a class handed in.
+"""nnmarking is the instructor's package: it makes hand-outs and examinations, and marks what a class handed in.
 
-Nothing imports it but the command line, by the entry points in pyproject.toml: the course works without it.
+Only the command line imports it, through the entry points in pyproject.toml. The course works without it.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The hand-ins of a class: what lies in the instructor's folders and archives, sorted by student."""
+"""The hand-ins of a class: the contents of the instructor's folders and archives, sorted by student."""
 
 import contextlib
 import os
@@ -18,23 +18,23 @@ from nnmarking.roster import Roster
 
 
 def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | None = None) -> list[Submission]:
-    """The submissions in these paths, sorted by student: each a my_kernels/, an archive of one, or a folder of these.
+    """The submissions in these paths, sorted by student.
 
-    known: the names of the exercises' files, by which renamed ones are recognised.
-    listed: the class. Names are taken from it, and students on it who handed in nothing have a submission too.
-    A submission that cannot be read has a reason; the others are still read. All that is one student's is put together,
-    as together() says. Raises CourseError for a missing path.
+    paths: each is a folder my_kernels/, an archive of one, or a folder or archive with the hand-ins of a class.
+    known: the file names of the exercises, by which renamed files are recognised.
+    listed: the class. Names are taken from it, and its students who handed in nothing get a submission too.
+    An unreadable submission has a reason. together() joins a student's hand-ins. CourseError for a missing path.
     """
     entries: list[Submission] = []
     for path in paths:
         if not path.exists():
-            raise CourseError(f"{path}: expected a folder of kept kernels, an archive of it, or a folder of such")
+            raise CourseError(f"{path}: expected a hand-in or a folder of hand-ins; there is no such file or folder")
         entries += _in(path, known)
     found: dict[str, list[Submission]] = {}
     people = roster.students([each.student for each in entries], listed)
     for each in entries:
         name, row = people[each.student]
-        unlisted = [f"not in {listed.path.name}"] if listed and row is None else []
+        unlisted = [f"not listed in {listed.path.name}"] if listed and row is None else []
         who = person(each.student)
         number = who.number or _number(listed, row)
         back = who.feedback or (listed.feedback(row) if listed and row is not None else "")
@@ -51,12 +51,12 @@ def find(paths: Sequence[Path], known: Collection[str] = (), listed: Roster | No
 
 
 def _number(listed: Roster | None, row: int | None) -> str:
-    """The first of the ids in a row of the class's list; "" without one."""
+    """The first id in a row of the class's list; "" if there is none."""
     return next(iter(listed.ids[row]), "") if listed and row is not None else ""
 
 
 def _in(path: Path, known: Collection[str]) -> Iterator[Submission]:
-    """The submissions of one path of the command line."""
+    """The submissions in one path of the command line."""
     path = path.resolve()
     if not path.is_dir():
         yield from caught(lambda: _of_class(path, known), lambda said: []) or [read(path, _student_of(path), known)]
@@ -69,7 +69,7 @@ def _in(path: Path, known: Collection[str]) -> Iterator[Submission]:
 
 
 def _of_class(path: Path, known: Collection[str]) -> list[Submission]:
-    """The submissions in one archive of a whole class, as platforms offer it; none if it is one student's."""
+    """The submissions in an archive of a whole class, as platforms offer it; none if the archive is one student's."""
     if not is_archive(path.name):
         return []
     with pieces.opened(path) as found:
@@ -97,7 +97,7 @@ def _student_of(entry: Path) -> str:
 
 
 def _is_one(folder: Path) -> bool:
-    """Whether this is the folder of one student, and not of a class, in which somebody's kernels may lie about."""
+    """Whether this is the folder of one student, and not that of a class, which may hold stray kernels too."""
     names = [entry.name for entry in folder.iterdir() if not is_hidden(entry.name)]
     if "my_kernels" in names or folder.name == "my_kernels":
         return True

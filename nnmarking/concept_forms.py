@@ -1,4 +1,4 @@
-"""The two forms of the test of concepts, on paper and as a notebook."""
+"""The two forms of the concept test, printed on paper or written as a notebook."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ from nncourse.errors import refuse_unwritable
 from nnmarking.concepts import FORMS, LETTERS, Question
 
 INTRODUCTION = (
-    "Twelve questions, each with one right answer. If you do not know it, leave it out: a guess tells nobody anything. "
-    "The result does not count towards a mark."
+    "This test has twelve questions, each with one correct answer. If you do not know an answer, leave it out rather "
+    "than guess. The result does not count towards your mark."
 )
 
 
@@ -24,12 +24,13 @@ def paper(form: str) -> str:
 
 
 def write(form: str, path: Path) -> str:
-    """A notebook: the questions, a cell for the letters, and one that writes them to answers.csv, a row of a table."""
+    """Write the notebook: the questions, a cell for the letters, and a cell that writes them to answers.csv."""
     import nbformat
 
     refuse_unwritable(path, "the notebook")
     numbers = [str(number) for number in range(1, len(FORMS[form]) + 1)]
-    letters = "\n".join(['student = ""', *(f'q{number} = ""' for number in numbers)])
+    advice = "# Enter your name, and a letter from a to d for each answer. Then run this cell and the next."
+    letters = "\n".join([advice, 'student = ""', *(f'q{number} = ""' for number in numbers)])
     names = ", ".join(f"q{number}" for number in numbers)
     table = [
         "import csv",
@@ -43,4 +44,4 @@ def write(form: str, path: Path) -> str:
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
     path.write_text(nbformat.writes(notebook), "utf-8")
-    return f"written: {path}"
+    return f"notebook: {path}"

@@ -1,7 +1,7 @@
-"""A test before and after the course: twice twelve questions on what the course is for.
+"""A test before and after the course: two forms of twelve questions on what the course teaches.
 
-Question n of form A and question n of form B ask for the same thing in another case. Half of a class takes A before and
-B after, the other half the other way round: then a form that is harder favours neither time.
+Question n has the same topic in both forms. Half of a class takes form A before the course and form B after it; the
+other half takes them in the opposite order. So a harder form changes the results before and after the course alike.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ LETTERS = "abcd"
 
 
 class Question(NamedTuple):
-    """choices: from a to d. right: the letter of the right one. slip: that of the usual misconception, in words."""
+    """`right` is the letter of the correct choice, `slip` the letter of the choice that shows the misconception."""
 
     topic: str
     text: str
@@ -23,74 +23,75 @@ class Question(NamedTuple):
 A = (
     Question(
         "chain rule",
-        "y = f(u) and u = g(x). Near some x, u grows 3 times as fast as x, and y grows 2 times as fast as u. How "
-        "fast does y grow as x grows?",
+        "Let y = f(u) and u = g(x). Near a certain x, u grows 3 times as fast as x, and y grows 2 times as fast as u. "
+        "How fast does y grow, compared with x?",
         ("2 times as fast", "3 times as fast", "5 times as fast", "6 times as fast"),
         "d",
         "c",
-        "slopes of a chain are added",
+        "the slopes of functions in a chain are added",
     ),
     Question(
         "shapes",
-        "A dense layer has 20 inputs and 5 neurons. It computes a batch of 8 samples. What is the shape of its "
-        "weights' gradient, if a row belongs to a neuron?",
+        "A dense layer has 20 inputs and 5 neurons. Its weight matrix has one row for each neuron. What is the shape "
+        "of the gradient that updates the weights after a batch of 8 samples?",
         ("(8, 5)", "(5, 20)", "(8, 20)", "(8, 5, 20)"),
         "b",
         "d",
-        "each sample of a batch keeps a gradient of its own",
+        "each sample of a batch keeps its own gradient",
     ),
     Question(
         "descent",
-        "With learning rate 0.1 the cost falls slowly and steadily. With 10 it jumps up and down and gets larger. "
-        "What does the second run show?",
+        "With learning rate 0.1 the cost of a network falls slowly and steadily. With learning rate 10 it jumps up and "
+        "down and grows. What is the most likely reason?",
         (
-            "steps so long that they go past the valley",
-            "a network with too few neurons",
-            "a local minimum",
-            "that the gradient has the wrong sign",
+            "the steps are so long that they overshoot the minimum",
+            "the network has too few neurons",
+            "the training is stuck in a local minimum",
+            "the gradient has the wrong sign",
         ),
         "a",
         "c",
-        "whatever does not fall is stuck in a local minimum",
+        "a cost that does not fall is stuck in a local minimum",
     ),
     Question(
         "overfitting",
-        "The cost on the training data still falls. On other data it has risen for ten epochs. What do you do?",
+        "The cost on the training data is still falling. The cost on validation data, which are not used for training, "
+        "has been rising for ten epochs. What is the best thing to do?",
         (
-            "go on, since the training cost falls",
-            "take the weights of the epoch where the other cost was lowest",
-            "train with the other data too, and measure on them again",
-            "make the network larger",
+            "continue the training, since the training cost is falling",
+            "take the weights of the epoch with the lowest validation cost",
+            "train on the validation data too, and keep measuring on them",
+            "train a larger network",
         ),
         "b",
         "a",
-        "a lower training cost is a better network",
+        "a lower training cost always means a better network",
     ),
     Question(
-        "thresholds",
-        "One card payment of 1,000 is fraud. A program says of every payment that it is fine. What is its accuracy, "
-        "and how many frauds does it find?",
-        ("99.9 %, none", "50 %, half of them", "0.1 %, none", "99.9 %, nearly all"),
+        "rare classes",
+        "One in every 1,000 card payments is fraud. A program calls every payment legitimate. What is its accuracy, "
+        "and how much of the fraud does it find?",
+        ("99.9 %, and none", "50 %, and half of it", "0.1 %, and none", "99.9 %, and nearly all of it"),
         "a",
         "d",
         "a high accuracy means that the rare class is found",
     ),
     Question(
         "softmax",
-        "A softmax gives 0.7, 0.2 and 0.1. You add 5 to each of its three inputs. What does it give now?",
-        ("5.7, 5.2 and 5.1", "numbers nearer to each other", "0.7, 0.2 and 0.1", "a larger first number"),
+        "A softmax function returns 0.7, 0.2 and 0.1. You add 5 to each of its three inputs. What does it return now?",
+        ("5.7, 5.2 and 5.1", "three numbers that are closer together", "0.7, 0.2 and 0.1", "a first number above 0.7"),
         "c",
         "d",
         "softmax depends on the size of its inputs, not on their differences",
     ),
     Question(
         "activations",
-        "You take all activation functions out of a network with five layers. What can it still learn?",
+        "You remove all activation functions from a network of five dense layers. What can it still learn?",
         (
-            "the same, but slower",
-            "only what one layer without activation can learn",
+            "the same as before, but more slowly",
+            "only what a single layer without an activation function can learn",
             "nothing, since all gradients are 0",
-            "more, since nothing is cut off",
+            "more than before, since no values are cut off",
         ),
         "b",
         "a",
@@ -98,190 +99,188 @@ A = (
     ),
     Question(
         "memory",
-        "Thread t of a warp reads A[t] in one kernel, and A[32 * t] in another. Both read 32 numbers. Which is "
-        "faster, and why?",
+        "A is an array of float32 numbers in global memory. Thread t of a warp reads A[t] in one kernel, and A[32 * t] "
+        "in another. Which of these reads is faster, and what is the main reason?",
         (
-            "the first: its numbers lie in few pieces of memory",
-            "the second: the threads are not in each other's way",
-            "both are alike: the same number of bytes is read",
-            "the first: A is in shared memory there",
+            "the first: a warp's numbers are next to each other in memory",
+            "the second: the threads of a warp keep out of each other's way",
+            "neither: a warp reads the same number of bytes in both",
+            "the first: its threads do not have to multiply by 32",
         ),
         "a",
         "c",
-        "the cost of a read is the number of bytes asked for",
+        "the time of a read depends only on the number of bytes",
     ),
     Question(
         "races",
-        "A thousand threads each do sum = sum + 1 on one number in global memory, which was 0. What is in it "
-        "afterwards?",
-        ("1,000", "always 1", "some number from 1 to 1,000", "an error"),
+        "The variable sum is in global memory, and its value is 0. A kernel has 1,000 threads, and each of them runs "
+        "sum = sum + 1 once. What is the value of sum afterwards?",
+        ("always 1,000", "always 1", "from 1 to 1,000, and not always the same", "none, since the kernel fails"),
         "c",
         "a",
-        "a line of code is done by one thread at a time",
+        "only one thread at a time runs a line of code",
     ),
     Question(
         "launches",
-        "A step of a small network needs 14 kernels of 3 µs each. It takes 450 µs on a GPU. Where does the time go?",
+        "A training step of a small network runs 14 kernels on a GPU. Each of them takes 3 µs, but the step takes "
+        "450 µs. What takes most of the time?",
         (
-            "the arithmetic is slow in float32",
-            "the GPU waits for the launches from Python",
-            "the data do not fit into the GPU's memory",
-            "the threads of a block wait at barriers",
+            "arithmetic with float32 numbers",
+            "launching the kernels from Python, while the GPU waits",
+            "copying data, since they do not fit into the GPU's memory",
+            "barriers, at which the threads of a block wait",
         ),
         "b",
         "a",
-        "time on a GPU is time for arithmetic",
+        "a GPU spends all its time on arithmetic",
     ),
     Question(
         "scaling",
-        "Nine tenths of a program are divided among devices, one tenth is not. How many times as fast can it be with "
-        "any number of devices?",
-        ("9 times", "90 times", "as many times as there are devices", "10 times"),
+        "Nine tenths of a program's running time can be divided among devices; one tenth cannot. Which limit does the "
+        "speedup approach as you use more and more devices?",
+        ("9", "90", "no limit: twice the devices give twice the speedup", "10"),
         "d",
         "c",
-        "twice the devices, twice the speed",
+        "twice the devices always give twice the speed",
     ),
     Question(
         "data parallel",
-        "Four devices train copies of a network. Each takes 32 samples of a step. What must they exchange, so that "
-        "they compute what one device computes with 128 samples?",
-        ("their gradients", "their costs", "their samples", "nothing until the end"),
+        "Four devices train copies of one network. In each step every device processes 32 samples of its own. What "
+        "must they exchange to take the same steps as one device with 128 samples per step?",
+        ("their gradients", "their costs", "their predictions", "nothing until the end of the training"),
         "a",
         "d",
-        "copies that train apart can simply be put together at the end",
+        "copies that are trained separately can simply be averaged at the end",
     ),
 )
 
 B = (
     Question(
         "chain rule",
-        "z = f(y) and y = g(x). At some x the slope of g is 4, and at that y the slope of f is -0.5. What is the "
-        "slope of z over x?",
+        "Let z = f(y) and y = g(x). At a certain x the slope of g is 4. At the y that belongs to this x, the slope of "
+        "f is -0.5. What is the slope of z as a function of x there?",
         ("3.5", "-8", "-2", "4"),
         "c",
         "a",
-        "slopes of a chain are added",
+        "the slopes of functions in a chain are added",
     ),
     Question(
         "shapes",
-        "A dense layer has 6 inputs and 4 neurons. It computes a batch of 10 samples. What is the shape of its "
-        "biases' gradient?",
+        "A dense layer has 6 inputs and 4 neurons. What is the shape of the gradient that updates its biases after a "
+        "batch of 10 samples?",
         ("(10, 4)", "(10,)", "(6,)", "(4,)"),
         "d",
         "a",
-        "each sample of a batch keeps a gradient of its own",
+        "each sample of a batch keeps its own gradient",
     ),
     Question(
         "descent",
-        "A network starts with all weights 0, and its hidden neurons are alike. What happens in training?",
+        "All weights and biases of a network are 0 at the start. All neurons of its hidden layer have the same "
+        "activation function. What happens to these neurons during training?",
         (
-            "the neurons stay alike: they get the same gradients",
-            "the best starting point is found from there",
-            "the cost falls faster, since nothing has to be unlearnt",
-            "the gradient is infinite",
+            "they stay identical, since they always get the same gradients",
+            "they become different and useful, as from any other start",
+            "they learn faster, since they have nothing to unlearn",
+            "they get infinite gradients",
         ),
         "a",
         "b",
-        "descent finds the way from any start",
+        "gradient descent finds good weights from any start",
     ),
     Question(
         "overfitting",
-        "You try 50 settings of a network and keep the one with the best score on the test data. What is its score "
-        "on new data, most likely?",
-        ("the same", "a little worse", "a little better", "that cannot depend on what you tried"),
+        "You try 50 settings of a network, and keep the one with the best score on the test data. What score will it "
+        "most likely reach on new data?",
+        ("the same score", "a slightly worse score", "a slightly better score", "that of an untrained network"),
         "b",
         "a",
-        "test data stay fair, however often one chooses by them",
+        "a test score stays fair, however often you choose by it",
     ),
     Question(
-        "thresholds",
-        "You lower the score from which a payment is called fraud. What happens to the frauds that are found, and to "
-        "the false alarms?",
+        "rare classes",
+        "A network gives each payment a score. A payment whose score is above a threshold counts as fraud. You lower "
+        "the threshold. What happens to the number of frauds that are found, and to the number of false alarms?",
         (
-            "more are found, fewer false alarms",
-            "both stay, since the network is the same",
-            "fewer are found, more false alarms",
-            "more are found, more false alarms",
+            "more frauds are found, and there are fewer false alarms",
+            "neither number changes, since the network is the same",
+            "fewer frauds are found, and there are more false alarms",
+            "more frauds are found, and there are more false alarms",
         ),
         "d",
         "b",
-        "what is found is fixed by the network alone",
+        "the network alone decides what is found",
     ),
     Question(
         "softmax",
-        "A network gives the right class the probability 0.01, and another network gives it 0.4. Both choose a wrong "
-        "class. What does cross-entropy say of them?",
+        "For one sample, a network gives the right class a probability of 0.01, and another network gives it 0.4. Both "
+        "networks predict a wrong class. How do their cross-entropy costs compare?",
         (
-            "the first costs far more",
-            "the same: both are wrong",
-            "the second costs more",
-            "nothing: it counts right answers",
+            "the first network has a much higher cost",
+            "both have the same cost, since both are wrong",
+            "the second network has a higher cost",
+            "both costs are 0, since only right answers count",
         ),
         "a",
         "b",
-        "a cost counts wrong answers",
+        "cross-entropy counts wrong answers",
     ),
     Question(
         "activations",
-        "A sigmoid neuron has the input 20, and its output should be 0. The cost is the squared error. How do its "
-        "weights move in a step?",
-        ("far, since it is so wrong", "in the wrong direction", "hardly at all: the slope is nearly 0", "to 0"),
+        "The weighted sum of a sigmoid neuron is 20, but its output should be 0. The cost is the squared error. How do "
+        "the neuron's weights move in one step of gradient descent?",
+        ("far: the error is large", "in the wrong direction", "hardly at all: the slope is nearly 0", "straight to 0"),
         "c",
         "a",
-        "the more wrong a neuron is, the larger is its step",
+        "the larger a neuron's error, the larger its step",
     ),
     Question(
         "memory",
-        "A kernel adds two vectors of a million numbers. A GPU with twice as many units for arithmetic and the same "
-        "memory runs it. How much faster is it?",
-        ("twice", "four times", "it is slower", "hardly at all"),
+        "A kernel adds two vectors of a million numbers. You run it on a different GPU, which has twice as many "
+        "arithmetic units and the same memory bandwidth. How fast does it run there?",
+        ("twice as fast", "four times as fast", "slower than before", "hardly any faster"),
         "d",
         "a",
-        "the cost of a kernel is its arithmetic",
+        "the time of a kernel is the time of its arithmetic",
     ),
     Question(
         "races",
-        "In a kernel each thread stores a number in shared memory and then reads its neighbour's. What has to stand "
-        "in between?",
-        ("nothing: threads run in step", "a barrier", "an atomic addition", "another kernel"),
+        "In a kernel, each thread of a block stores a number in shared memory. Then it reads the number that its "
+        "neighbour has stored. What must come in between?",
+        ("nothing: all threads run in step", "a barrier", "an atomic addition", "the launch of a second kernel"),
         "b",
         "a",
-        "all threads of a block are at the same line",
+        "all threads of a block are always at the same line",
     ),
     Question(
         "launches",
-        "A network of 30-16-1 neurons trains slower on a GPU than on a CPU, step by step. What helps most?",
-        (
-            "a GPU with more memory",
-            "more blocks for each kernel",
-            "one launch for many steps",
-            "numbers of 16 bits",
-        ),
+        "A network of 30-16-1 neurons trains more slowly on a GPU than on a CPU. Each training step launches several "
+        "kernels. What helps most?",
+        ("a GPU with more memory", "more blocks for each kernel", "one launch for many steps", "16-bit numbers"),
         "c",
         "b",
         "more threads make any kernel faster",
     ),
     Question(
         "scaling",
-        "A program takes 100 s on one device, and 30 s on four. What are its speedup and its efficiency?",
+        "A program takes 100 s on one device and 30 s on four. What are the speedup and the efficiency on four?",
         ("3.3 and 83 %", "4 and 100 %", "3.3 and 30 %", "70 and 25 %"),
         "a",
         "b",
-        "the speedup is the number of devices",
+        "the speedup equals the number of devices",
     ),
     Question(
         "data parallel",
-        "One of two devices takes 100 samples of a step, the other 50. Each has the mean gradient of its samples. "
-        "What is the mean over all 150?",
+        "In one training step, one device takes 100 samples and another takes 50. Each computes the mean gradient of "
+        "its own samples. What is the mean gradient of all 150 samples?",
         (
             "half the sum of the two",
-            "two thirds of the first and a third of the second",
+            "two thirds of the first plus one third of the second",
             "the sum of the two",
-            "the first, which has more samples",
+            "the first, since it has more samples",
         ),
         "b",
         "a",
-        "means may be averaged, whatever is behind them",
+        "means can be averaged, however many numbers each stands for",
     ),
 )
 

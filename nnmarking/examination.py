@@ -1,4 +1,4 @@
-"""`nncourse handout --exam`: what students get of an examination, in one .zip or one for each variant."""
+"""`nncourse handout --exam`: write what students get of an examination, as one .zip or one for each variant."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ TOP = "exam"  # the one folder in the .zip
 def write(out: Path, exam: Path, language: str, variants: int = 1) -> str:
     """Write the .zip, or `variants` of them, named exam_1.zip, exam_2.zip, … Returns lines that say what is in them.
 
-    Raises CourseError for a mistake in the file, and for an answer in it that is not right.
+    Raises CourseError for a mistake in the examination's file, and for an answer in it that is not right.
     """
     refuse_other_name(out)
     given = exams.read(exam)
@@ -23,7 +23,7 @@ def write(out: Path, exam: Path, language: str, variants: int = 1) -> str:
     if not 1 <= variants <= 100:
         raise CourseError(f"expected --variants from 1 to 100; got {variants}")
     if variants > 1 and not any(each.choice for each in given.questions):
-        raise CourseError(f'{exam}: expected exercises with choice = "…" for --variants; got none')
+        raise CourseError(f'{exam}: --variants needs exercises with choice = "…"; there are none')
     try:
         said = exams.refuse_wrong_answers(given)
     except CourseError as error:
@@ -35,12 +35,12 @@ def write(out: Path, exam: Path, language: str, variants: int = 1) -> str:
         write_zip(path, packed(parts, TOP, {"kind": "exam", "language": language}))
         said.append(f"{path}: {given.title}, {len(one.questions)} exercises, without their references")
     if left := [each.key for each in given.questions if each.key not in different]:
-        said.append(f"in none of them: {', '.join(left)}")
+        said.append(f"left out of all files: {', '.join(left)}")
     return "\n".join(said)
 
 
 def _exam_notebook(given: exams.Exam) -> Any:
-    """A notebook with the rules, and for each question its words and the cell to fill in."""
+    """A notebook with the rules, and for each question its description and the cell to fill in."""
     from nbformat import v4
 
     setup = f'import numpy as np\n\nfrom nnclassroom.notebook.sitting import sit\n\nexercise = sit("{exams.QUESTIONS}")'
@@ -58,12 +58,12 @@ def _exam_notebook(given: exams.Exam) -> Any:
 
 def _rules(given: exams.Exam) -> str:
     points = sum(each.points for each in given.questions)
-    limit = f", {given.minutes:g} minutes from your first answer on" if given.minutes else ""
+    limit = f" You have {given.minutes:g} minutes from your first answer on." if given.minutes else ""
     return (
-        f"{len(given.questions)} exercises, {points:g} points{limit}. Run a cell after each change: it keeps your "
-        "answer and says whether it has the right form, and whether the examples come out, where there are some. "
-        "Whether it is right is judged later, on other data. In the end run `nncourse submit --out NAME.zip` in this "
-        "folder; hand in that file."
+        f"This examination has {len(given.questions)} exercises and {points:g} points.{limit} Run a cell after each "
+        "change. The cell checks the form of your answer, tries the examples (if there are any), and keeps every "
+        "answer of the right form. Whether your answers are correct is judged later, with different data. At the end, "
+        "run `nncourse submit --out NAME.zip` in this folder, and hand in that file."
     )
 
 

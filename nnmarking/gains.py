@@ -4,18 +4,17 @@ A table has a row for each student: `student`, `form` (A or B), and the letters 
 no answer, which is not right. The notebooks of the test write a table of one row each: a folder of these is read, too.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from nncourse.errors import CourseError, read_text
+from nncourse.errors import CourseError
+from nnmarking import tables
 from nnmarking.concepts import FORMS, LETTERS, Question
+from nnmarking.tables import Say
 
-MOST_BYTES = 1 << 20
 DRAWS, LEVEL = 10_000, 95  # classes drawn again from the students, with replacement; per cent between the bounds
 COUNT = len(FORMS["A"])
 
@@ -36,27 +35,28 @@ class Answers(NamedTuple):
         return np.array([letter == each.right for letter, each in zip(self.letters, self.questions, strict=True)])
 
 
-def read(path: Path) -> dict[str, Answers]:
+def read(path: Path, say: Say = print) -> dict[str, Answers]:
     """The answers by student, of a table, or of all tables in a folder. CourseError where a student is there twice."""
     found: dict[str, Answers] = {}
     for file in sorted(path.rglob("*.csv")) if path.is_dir() else [path]:
-        for student, answers in _read_table(file).items():
+        for student, answers in _read_table(file, say).items():
             if student in found:
                 raise CourseError(f"{file}: {student!r} is in another table, too")
             found[student] = answers
     return found
 
 
-def _read_table(path: Path) -> dict[str, Answers]:
+def _read_table(path: Path, say: Say) -> dict[str, Answers]:
     """CourseError, with the line, for a row that is none."""
-    rows = csv.DictReader(io.StringIO(read_text(path, MOST_BYTES)))
+    table = tables.read(path, "a table of answers", say)
+    columns = {name.strip().casefold(): name for name in table.columns}
     wanted = ["student", "form", *map(str, range(1, COUNT + 1))]
-    if missing := [name for name in wanted if name not in (rows.fieldnames or ())]:
+    if missing := [name for name in wanted if name not in columns]:
         raise CourseError(f"{path}: expected the columns {', '.join(wanted)}; {', '.join(missing)} is not there")
     found: dict[str, Answers] = {}
-    for number, row in enumerate(rows, 2):
-        student, form = (row["student"] or "").strip(), (row["form"] or "").strip().upper()
-        letters = tuple((row[str(n)] or "").strip().lower() for n in range(1, COUNT + 1))
+    for number, values in ((row.line, row.values) for row in table.rows):
+        student, form, *chosen = (values[columns[name]].strip() for name in wanted)
+        form, letters = form.upper(), tuple(map(str.lower, chosen))
         if not student or student in found or form not in FORMS or any(each not in ("", *LETTERS) for each in letters):
             said = f"expected a student who is there once, form A or B, and letters from a to {LETTERS[-1]}"
             raise CourseError(f"{path}: line {number}: {said}; got {student!r}, {form!r}, {' '.join(letters)}")

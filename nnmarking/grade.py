@@ -1,8 +1,8 @@
-"""`nncourse grade`: judge a class's submissions in a sandbox, and write marks, feedback and an overview.
+"""`nncourse grade`: judge a class's hand-ins in a sandbox, and write marks, feedback and an overview.
 
-Beside marks.csv it writes marks_by_student.csv, marks_overview.html, a page for each student in marks_feedback/ and in
-marks_feedback.zip, the class's list with the points, marks_roster.csv, and marks_journal.jsonl, from which an
-interrupted run continues. All but the journal depends only on the hand-ins, the course's version and the seed.
+Besides marks.csv it writes marks_by_student.csv, marks_overview.html, a page for each student in marks_feedback/ and in
+marks_feedback.zip, and marks_roster.csv, the class's list with the points. An interrupted run continues from
+marks_journal.jsonl. All files but the journal depend only on the hand-ins, the course's version and the seed.
 """
 
 import secrets
@@ -33,7 +33,7 @@ from nnmarking.queue import Journal, Judged, Task, Terms, judge_all
 from nnmarking.roster import Roster
 from nnmarking.similarity import NOT_COMPARED, Comparison, compared
 
-GRACE = 1.0  # minutes beyond an examination's limit that nobody is told of
+GRACE = 1.0  # minutes beyond an examination's limit that are not reported
 # Verdicts that may be due to this machine and not to the answer.
 BY_HAND = ("crash", "time limit", "memory", "missing in the emulator")
 
@@ -55,13 +55,13 @@ def grade(
     listed: Path | None = None,
     column: str = "",
 ) -> list[Mark]:
-    """Judge all submissions, and write the tables and pages. Returns the marks.
+    """Judge all hand-ins, and write the tables and pages. Returns the marks.
 
-    Only the journal is written before all texts are judged.
+    Only the journal is written before all answers are judged.
 
-    limits: seconds for a Python and for a CUDA text.
+    limits: seconds for an answer in Python and for one in CUDA C.
     only, due, late: the assignment; see assignment.py.
-    listed, column: the class's list, and where the points go in it; see roster.py.
+    listed, column: the class's list, and its column for the points; see roster.py.
     """
     refuse_unwritable(out.absolute(), "the marks")
     if jobs < 1:
@@ -74,7 +74,7 @@ def grade(
     known = roster.read(listed, say) if listed else None
     submissions = class_folder.find(folders, frozenset(map(file_of, every)), known)
     if not submissions:
-        raise CourseError(f"{folders[0]}: expected folders of kept kernels, one a student, or archives; found none")
+        raise CourseError(f"{folders[0]}: expected hand-ins, such as a folder or a .zip for each student; found none")
     changed = marks.read_overrides(overrides, [e.key for e in every], say) if overrides else {}
     for line in _of_nobody_read(changed, submissions):
         say(f"{overrides}: {line}")
@@ -97,7 +97,7 @@ def grade(
     try:
         verdicts = judge_all(tasks, terms, jobs, journal, say)
     except KeyboardInterrupt:
-        say(f"interrupted: {journal.path} holds what is judged; the same command goes on from there")
+        say(f"interrupted: {journal.path} has the verdicts so far; run the same command again to continue")
         raise
     alike = {exercise.key: _compared(submissions, exercise, given is None) for exercise in exercises}
     standings = []
@@ -117,7 +117,7 @@ def grade(
             same = alike[exercise.key].said_of(each.student)
             found.append(replace(mark, override=override, reason=reason, alike=same))
         if given and given.minutes and each.minutes > given.minutes + GRACE:
-            over = f"{each.minutes:.0f} minutes from the first to the last answer, of {given.minutes:g}"
+            over = f"{each.minutes:.0f} minutes from the first to the last answer; {given.minutes:g} were allowed"
             each = replace(each, notes=(*each.notes, over))
         days = deadline.days_late(each.time)
         standings.append(Standing(each, tuple(found), days, deadline.share(days)))
@@ -136,29 +136,29 @@ def grade(
 
 
 def _title(given: exams.Exam | None, exercises: Sequence[Exercise]) -> str:
-    """What is marked, in words."""
+    """A title for the marks: the examination's, the chosen notebooks, or the course."""
     notebooks = dict.fromkeys(each.notebook for each in exercises)
     return given.title if given else ", ".join(notebooks) or "the course"
 
 
 def _written_back(out: Path, known: Roster, standings: Sequence[Standing], column: str) -> Iterator[str]:
-    """Write the class's list with the points of all of whom something was read or marked by hand."""
+    """Write the class's list, with points for every student whose answers were read or marked by hand."""
     path = _beside(out, "_roster.csv")
     counted = [each for each in standings if each.submission.texts or any(m.override is not None for m in each.marks)]
     points = {each.submission.row: each.points for each in counted if each.submission.row is not None}
     of = max(each.of for each in standings)
     column = roster.write_points(path, known, points, of, column)
     if (most := known.most(column)) not in (None, of):
-        yield f"{known.path}: the most there is {most:g} points, and here {of:g}: change that on the platform first"
+        yield f"{known.path}: its maximum is {most:g} points, but here it is {of:g}: change it on the platform first"
     yield f"{path}: {len(points)} of {sum(map(bool, known.names))} students have points, in the column {column}"
 
 
 def _counted(submissions: Sequence[Submission]) -> Iterator[str]:
-    """What was read and what was not, for each entry that was handed in."""
+    """Lines that say what was read and what was not, for each entry that was handed in."""
     absent = [each.student for each in submissions if not each.entry]
     submissions = [each for each in submissions if each.entry]
     if absent:
-        yield f"nothing came from {', '.join(absent)}"
+        yield f"no hand-in from {', '.join(absent)}"
     for each in submissions:
         if not each.texts:
             yield f"not read: {each.entry}: {each.reason}"
@@ -169,17 +169,17 @@ def _counted(submissions: Sequence[Submission]) -> Iterator[str]:
     read, older = sum(bool(each.texts) for each in submissions), sum(each.replaced for each in submissions)
     entries, unread = sum(each.entries for each in submissions), sum(not each.texts for each in submissions)
     by = pages.students(len(submissions))
-    yield f"{entries} handed in by {by}: {read} read, {unread} not read, {older} replaced by newer ones"
+    yield f"hand-ins: {entries} from {by}; {read} read, {unread} not read, {older} replaced by newer ones"
 
 
 def _of_nobody_read(changed: Iterable[tuple[str, str]], submissions: Sequence[Submission]) -> Iterator[str]:
-    """A warning for each student whose marks are changed by hand, and of whom nothing was read."""
+    """A warning for each student whose marks are changed by hand although nothing of theirs was read."""
     names = {each.student: bool(each.texts) for each in submissions}
     for student in sorted({student for student, _ in changed}):
         if student not in names:
             yield f"nobody called {student!r} handed anything in, so their points are left out{nearest(student, names)}"
         elif not names[student]:
-            yield f"nothing of {student} could be read; the points that you give count"
+            yield f"nothing from {student} could be read, but the points that you give count"
 
 
 def _beside(out: Path, ending: str) -> Path:
@@ -187,15 +187,15 @@ def _beside(out: Path, ending: str) -> Path:
 
 
 def _sandbox(folders: Sequence[Path]) -> tuple[str, ...]:
-    """The sandbox in which every text runs. Neither the course nor any submission is visible in it."""
+    """The sandbox in which every answer runs. Neither the course nor any hand-in is visible in it."""
     if reason := sandbox.why_none():
-        raise CourseError(f"{reason}; --no-sandbox marks without one: every text then runs with your rights")
+        raise CourseError(f"{reason}; with --no-sandbox, submissions run with your permissions")
     readable = [PROGRAM, *program.read_in_a_sandbox()]
     return sandbox.prefix(readable=readable, hidden=[*(ROOT / name for name in PACKAGES), *folders])
 
 
 def _answer(given: Submission, exercise: Exercise, terms: Terms) -> Task | Judged:
-    """The text to judge; or the verdict, if there is nothing to judge."""
+    """The answer to judge, or a verdict if there is nothing to judge."""
     file, title = file_of(exercise), f"{exercise.operation} ({exercise.kernel})"
     if given.reason:
         return Judged("missing", f"{title}: {given.reason}")
@@ -217,7 +217,7 @@ def _task(exercise: Exercise, text: str, terms: Terms) -> Task | Judged:
 
 
 def _refuse_what_cannot_run(tasks: Iterable[Task]) -> None:
-    """CourseError if there are CUDA texts and this machine cannot run them: they would all be called wrong."""
+    """CourseError if there is CUDA C that this machine cannot run: all those answers would be called wrong."""
     if any(task.launch for task in tasks) and not devices.gpu_available() and (reason := emulate.why_not()):
         raise CourseError(f"kernels in CUDA C cannot be judged here: {reason}")
 
@@ -231,7 +231,7 @@ def _compared(given: Sequence[Submission], exercise: Exercise, of_course: bool) 
 
 
 def _write(out: Path, standings: Sequence[Standing], alike: Mapping[str, Comparison], terms: Terms, title: str) -> None:
-    """The tables and pages."""
+    """Write the tables and pages."""
     marks.write_marks(out, standings, terms.version, terms.seed)
     marks.write_totals(_beside(out, "_by_student.csv"), standings, terms.version, terms.seed)
     pages.write_feedback(_beside(out, "_feedback"), standings, title, terms.version)

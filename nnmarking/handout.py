@@ -1,8 +1,8 @@
-"""`nncourse handout`: one .zip for students, in one language, with notebooks without outputs.
+"""`nncourse handout`: write one .zip for students, in one language, with notebooks without outputs.
 
-A hand-out in another language than English has the package in both: NNCOURSE_LANG chooses. Its MANIFEST.json holds the
-course's version and a hash of each file and of each cell of a notebook, from which `nncourse update` later knows what a
-student has changed.
+A hand-out in a language other than English has the packages in both languages; NNCOURSE_LANG selects one. Its
+MANIFEST.json has the course's version, and a hash of each file and of each notebook cell. With these hashes
+`nncourse update` can tell later what a student has changed.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from nncourse.errors import CourseError
 from nnmarking import readme, repository
 
 TOP = "course"  # the one folder in the .zip
-# What the course needs besides packages, notebooks and data; tests and instructors' pages are left out.
+# Files that the course needs besides packages, notebooks and data. Tests and instructors' pages are left out.
 PATTERNS: tuple[str, ...] = ("LICENSE", "Makefile", "pyproject.toml", "setup.py", "environment*.yml")
 PATTERNS += ("requirements/*.txt", "tools/setup.py", "docs/report.md", "slurm/*.*")
 
@@ -24,9 +24,9 @@ PATTERNS += ("requirements/*.txt", "tools/setup.py", "docs/report.md", "slurm/*.
 def write(
     out: Path, language: str = languages.ENGLISH, notebooks_only: bool = False, address: str | None = None
 ) -> str:
-    """Write the .zip. Returns a line that says what is in it. CourseError if this is no clone of the course.
+    """Write the .zip. Returns a line that says what is in it. CourseError if this is not a clone of the course.
 
-    address: of the repository, for the README; by default the one that pyproject.toml has, if any.
+    address: of the repository, for the README; by default the one in pyproject.toml, if any.
     """
     refuse_other_name(out)
     root = languages.ROOT
@@ -48,7 +48,7 @@ def write(
 
 
 def _package_in(language: str) -> list[Path]:
-    """The files of the package in another language; none for English. CourseError where they are missing or old."""
+    """The files of the packages in this language; none for English. CourseError if they are missing or outdated."""
     if language == languages.ENGLISH:
         return []
     try:

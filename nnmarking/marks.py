@@ -1,4 +1,4 @@
-"""The files of marking a class: weights and overrides are read, tables of marks are written."""
+"""The files of marking a class: it reads weights and overrides, and writes the tables of marks."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from nncourse.spreadsheets import number
 from nnmarking import tables
 from nnmarking.tables import Say
 
-TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # of the weights
+TABLE_WORDS = {"notebook": "a notebook", "exercise": "an exercise"}  # tables in the file of weights
 SUGGESTED = Path(__file__).parent / "weights.toml"
 NOT_ASKED = "not asked"
 COLUMNS = (
@@ -34,24 +34,24 @@ class Mark:
 
     student: str
     exercise: Exercise
-    state: str  # right, wrong, open or missing; NOT_ASKED in another variant of an examination
+    state: str  # right, wrong, open or missing; NOT_ASKED if it is not in the student's variant of an examination
     kind: str = ""  # of the verdict
     line: str = ""  # its words; an excerpt may follow on further lines
     weight: float = 1.0
     attempts: Mapping[str, int] | None = None  # number of recorded verdicts of each kind; None: no record
-    alike: str = ""  # whose texts, with per cent
+    alike: str = ""  # students with similar answers, with per cent
     override: float | None = None
     reason: str = ""
 
     @property
     def points(self) -> float:
-        """The override if there is one, else the weight for a right answer and 0 for any other."""
+        """The override if there is one; otherwise the weight for a right answer, and 0 for any other."""
         return self.override if self.override is not None else self.weight * (self.state == "right")
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A student of the class: what was handed in, its marks, and what is left of the points after the deadline."""
+    """A student of the class: the hand-in, its marks, and the share of the points that lateness leaves."""
 
     submission: Submission
     marks: tuple[Mark, ...]
@@ -73,33 +73,33 @@ class Standing:
 
     @property
     def late(self) -> str:
-        """How late it is, in words; "" in time."""
+        """How late the hand-in is, in words; "" if it is in time."""
         return "" if not self.days_late else "1 day late" if self.days_late == 1 else f"{self.days_late} days late"
 
     @property
     def from_cells(self) -> str:
-        """How many answers were read from notebooks; "" if none was."""
+        """How many answers were read from notebooks, in words; "" if there are none."""
         number = self.submission.in_cells
         answers = "1 answer" if number == 1 else f"{number} answers"
         return f"{answers} read from the cells of notebooks" if number else ""
 
     @property
     def noted(self) -> tuple[str, ...]:
-        """What is to be known about the hand-in, besides from_cells."""
-        late = self.late and f"{self.late}, {100 * self.share:g} % of the points are left"
+        """What the instructor should know about the hand-in, besides from_cells."""
+        late = self.late and f"{self.late}, which leaves {100 * self.share:g} % of the points"
         given = self.submission
         problems = () if given.reason in given.problems else given.problems
         return tuple(filter(None, (*given.notes, given.reason, *problems, late)))
 
     @property
     def said(self) -> tuple[str, ...]:
-        """All that is to be known about the hand-in."""
+        """Everything that student and instructor should know about the hand-in."""
         return tuple(filter(None, (self.from_cells, *self.noted)))
 
 
 def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mapping[str, float]) -> dict[str, float]:
-    """The weight of each exercise by key: from the file, where an exercise has priority over its notebook; else from
-    `usual`; else 1. A notebook has its number or its name, which has priority.
+    """The weight of each exercise by key: from the file, otherwise from `usual`, otherwise 1. In the file an exercise
+    has priority over its notebook, and a notebook's name over its number.
     """
     weights = {exercise.key: 1.0 for exercise in exercises} | dict(usual)
     if path is None:
@@ -118,7 +118,7 @@ def read_weights(path: Path | None, exercises: Sequence[Exercise], usual: Mappin
         for name, weight in table.items():
             refuse_unknown(f"in {path} the name of {TABLE_WORDS[kind]}", name, known[kind])
             if type(weight) not in (int, float) or not 0 <= weight < math.inf:
-                raise CourseError(f"{path}: expected the weight of {name} as a number from 0; got {weight!r}")
+                raise CourseError(f"{path}: expected a weight of at least 0 for {name}; got {weight!r}")
     for exercise in exercises:
         number = numbers[exercise.notebook]
         names = [("notebook", each) for each in (number.lstrip("0"), number, exercise.notebook)]
@@ -145,9 +145,9 @@ def read_overrides(path: Path, keys: Iterable[str], say: Say = print) -> dict[tu
             raise CourseError(f"{where}: {error}") from None
         points = number(values["points"], comma="," in values["points"])
         if not 0 <= points < math.inf:
-            raise CourseError(f"{where}: expected points as a number from 0; got {values['points']!r}")
+            raise CourseError(f"{where}: expected points of at least 0; got {values['points']!r}")
         if not values["reason"]:
-            raise CourseError(f"{where}: expected a reason for other points; got none")
+            raise CourseError(f"{where}: expected a reason for the changed points; got none")
         if key in found:
             raise CourseError(f"{where}: {key[0]}, {key[1]} is overridden twice")
         found[key] = points, values["reason"]
@@ -155,7 +155,7 @@ def read_overrides(path: Path, keys: Iterable[str], say: Say = print) -> dict[tu
 
 
 def write_marks(path: Path, standings: Sequence[Standing], course: str, seed: int) -> None:
-    """A row for each student and exercise."""
+    """Write a row for each student and exercise."""
     rows = [
         (
             mark.student, mark.exercise.notebook, mark.exercise.key, mark.state, mark.kind, f"{mark.points:g}",
@@ -169,7 +169,7 @@ def write_marks(path: Path, standings: Sequence[Standing], course: str, seed: in
 
 
 def write_totals(path: Path, standings: Sequence[Standing], course: str, seed: int) -> None:
-    """A row for each student: points, the number of exercises in each state, and what is to be known."""
+    """Write a row for each student: points, the number of exercises in each state, and notes on the hand-in."""
     rows = []
     for each in standings:
         states = [sum(mark.state == state for mark in each.marks) for state in ("right", "wrong", "open", "missing")]
@@ -189,5 +189,5 @@ def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[objec
 
 
 def _plain(value: object) -> object:
-    """A text that a spreadsheet would evaluate as a formula with a ' in front; other values unchanged."""
+    """The value, with a ' in front if it is a text that a spreadsheet would evaluate as a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

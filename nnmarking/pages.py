@@ -1,4 +1,4 @@
-"""Pages of a marked class: feedback for each student, which names no other, and an overview for the instructor."""
+"""Pages for a marked class: feedback for each student, which names nobody else, and the instructor's overview."""
 
 import re
 import statistics
@@ -20,9 +20,9 @@ from nnmarking.similarity import Comparison
 SIGNS = {"right": "✓", "wrong": "✗", "open": "○", "missing": "○", NOT_ASKED: "–"}
 COLOURS = {"right": "#2a9d3a", "wrong": "#d1453b"}
 LONGEST_NAME = 180  # bytes of a file's name
-STUCK = 5  # so many attempts without a right answer, and a student is listed as stuck
-MOST_GROUPS, MOST_NAMES = 60, 12  # of texts that are alike: on the page, and in a line
-# Of the overview: as wide as the window, with a table whose names stay in place while it is scrolled.
+STUCK = 5  # attempts without a right answer, from which on a student is listed as stuck
+MOST_GROUPS, MOST_NAMES = 60, 12  # groups of similar answers on the page, and names in a line
+# The overview is as wide as the window. The names of its table stay in place while it is scrolled.
 WIDE = """
 @page { size: A4 landscape }
 body { max-width: none; margin: 1em }
@@ -45,7 +45,7 @@ p, ul { max-width: 60em }
 def write_feedback(folder: Path, standings: Sequence[Standing], title: str, version: str) -> None:
     """Write a page for each student into `folder`, and remove pages of an earlier marking that belong to nobody now.
 
-    A .zip beside it holds the same pages under the names by which a learning platform takes them back.
+    A .zip beside the folder has the same pages, under the names by which a learning platform takes them back.
     """
     try:
         folder.mkdir(exist_ok=True)
@@ -67,7 +67,7 @@ def write_feedback(folder: Path, standings: Sequence[Standing], title: str, vers
 
 
 def _file_name(student: str, taken: set[str]) -> str:
-    """A file name that is valid on every file system, and unlike those in `taken`."""
+    """A file name that is valid on every file system and differs from those in `taken`."""
     plain = re.sub(r"[^\w-]+", "_", student).encode()[:LONGEST_NAME].decode(errors="ignore") or "_"
     name, number = f"{plain}.html", 2
     while name.lower() in {other.lower() for other in taken}:
@@ -76,13 +76,13 @@ def _file_name(student: str, taken: set[str]) -> str:
 
 
 def feedback(given: Standing, title: str, version: str) -> str:
-    """A student's feedback: points, and for each exercise the verdict, a hint if it is wrong, and the reason for points
-    set by hand.
+    """A student's feedback: the points, and for each exercise the verdict, a hint if the answer is wrong, and the
+    reason for a mark changed by hand.
     """
     asked = [mark for mark in given.marks if mark.state != NOT_ASKED]
     right = sum(mark.state == "right" for mark in asked)
-    said = f"{given.points:g} of {given.of:g} points, {right} of {len(asked)} right."
-    parts = [f"<h1>{escape(given.student)}</h1><p>{escape(title)}: {said} Judged by course {escape(version)}.</p>"]
+    said = f"{given.points:g} of {given.of:g} points, {right} of {len(asked)} exercises right."
+    parts = [f"<h1>{escape(given.student)}</h1><p>{escape(title)}: {said} Judged by nncourse {escape(version)}.</p>"]
     parts += [f"<p>About your hand-in: {escape(said)}.</p>" for said in given.said]
     notebook = ""
     for mark in asked:
@@ -94,13 +94,13 @@ def feedback(given: Standing, title: str, version: str) -> str:
 
 
 def _verdict(mark: Mark) -> str:
-    """One exercise of a feedback page."""
+    """One exercise on a feedback page."""
     first, *excerpt = (mark.line or f"{mark.exercise.operation} ({mark.exercise.kernel}): not handed in").splitlines()
     said = f"{SIGNS[mark.state]} {escape(first)}"
     said += f"<pre>{escape(chr(10).join(excerpt))}</pre>" if excerpt else ""
     notes = [f"{mark.points:g} of {mark.weight:g} points"]
     if mark.override is not None:
-        notes.append(f"set by hand: {mark.reason}")
+        notes.append(f"changed by hand: {mark.reason}")
     if mark.state == "wrong" and mark.exercise.hints:
         notes.append(f"Hint: {mark.exercise.hints[-1]}")
     if mark.attempts:
@@ -112,39 +112,39 @@ def _verdict(mark: Mark) -> str:
 def write_overview(
     path: Path, standings: Sequence[Standing], alike: Mapping[str, Comparison], title: str, version: str
 ) -> None:
-    """The instructor's page."""
+    """Write the instructor's page."""
     text = document(f"Overview: {title}", overview(standings, alike, title, version), WIDE)
     write_atomically(path.absolute(), lambda new: new.write_text(text, "utf-8"))
 
 
 def overview(standings: Sequence[Standing], alike: Mapping[str, Comparison], title: str, version: str) -> str:
-    """Exercises × students, mistakes by exercise, students who are stuck, and texts that are alike."""
+    """A table of exercises × students, mistakes by exercise, students who are stuck, and similar answers."""
     every = [mark for each in standings for mark in each.marks]
     shares = [each.points / each.of for each in standings if each.of]
     middle = f", median {100 * statistics.median(shares):.0f} % of the points" if shares else ""
-    said = f"<p>{students(len(standings))}{middle}. Judged by course {escape(version)}.</p>"
+    said = f"<p>{students(len(standings))}{middle}. Judged by nncourse {escape(version)}.</p>"
     return "".join([
         f"<h1>Overview: {escape(title)}</h1>{said}",
-        "<h2>Who has what</h2><p>✓ right, ✗ wrong, ○ missing or open, with the number of attempts where recorded.</p>",
+        "<h2>Results</h2><p>✓ right, ✗ wrong, ○ missing or open, – not asked. Small numbers count attempts.</p>",
         _who_has_what(standings),
-        "<h2>What goes wrong</h2>" + _mistakes(every),
-        f"<h2>Stuck</h2><p>{STUCK} attempts or more, and none right.</p>" + _stuck(every),
-        "<h2>Alike</h2><p>Texts that have most of their runs of words in common, whatever the names; long ones first. "
-        "Short texts, and what the course writes itself, are left out. Read before you ask.</p>" + _alike(alike),
-        "<h2>About the hand-ins</h2>" + _list(_about(standings)),
+        "<h2>Mistakes</h2>" + _mistakes(every),
+        f"<h2>Students who are stuck</h2><p>At least {STUCK} attempts, and no right answer.</p>" + _stuck(every),
+        "<h2>Similar answers</h2><p>They have most of their code in common, apart from names; long ones first. Short "
+        "answers and the course's own code do not count. Read before you suspect anybody.</p>" + _alike(alike),
+        "<h2>Notes on the hand-ins</h2>" + _list(_about(standings)),
     ])  # fmt: skip
 
 
 def _about(standings: Sequence[Standing]) -> Iterator[str]:
-    """What is to be known about hand-ins, with one line for all that were read from notebooks."""
+    """Notes on hand-ins, with one line for all hand-ins of which answers were read from notebooks."""
     if in_cells := sum(bool(each.from_cells) for each in standings):
         yield read_from_notebooks(in_cells)
     yield from (f"{each.student}: {said}" for each in standings for said in each.noted)
 
 
 def read_from_notebooks(count: int) -> str:
-    """A line about this many students."""
-    return f"{students(count)} with answers read from notebooks, since no kept kernel was handed in"
+    """The line about the students whose answers were read from notebooks."""
+    return f"{students(count)}: answers were read from notebooks, since no kept kernel was handed in for them"
 
 
 def students(count: int) -> str:
@@ -152,7 +152,7 @@ def students(count: int) -> str:
 
 
 def _who_has_what(standings: Sequence[Standing]) -> str:
-    """The table of exercises × students, a part for each notebook."""
+    """The table of exercises × students, with a part for each notebook."""
     names = "".join(f"<th scope=col><span>{escape(each.student)}</span></th>" for each in standings)
     parts = [f"<thead><tr><th></th><th><span>right</span></th>{names}</tr></thead>"]
     columns = zip(*(each.marks for each in standings), strict=True)
@@ -177,7 +177,7 @@ def _cell(mark: Mark) -> str:
 
 
 def _mistakes(marks: Sequence[Mark]) -> str:
-    """For each exercise, the number of verdicts of each kind: of what was handed in, and of the attempts."""
+    """For each exercise, the number of wrong verdicts of each kind, in the hand-ins and in the recorded attempts."""
     found: dict[str, tuple[Counter[str], Counter[str]]] = {}
     for mark in marks:
         now, tried = found.setdefault(mark.exercise.key, (Counter(), Counter()))
@@ -189,7 +189,7 @@ def _mistakes(marks: Sequence[Mark]) -> str:
         for key, (now, tried) in found.items()
         if now or tried
     )
-    head = "<tr><th>exercise</th><th>handed in</th><th>in attempts</th></tr>"
+    head = "<tr><th>exercise</th><th>in hand-ins</th><th>in recorded attempts</th></tr>"
     return f"<table>{head}{rows}</table>" if rows else _list(())
 
 
@@ -206,7 +206,7 @@ def _stuck(marks: Sequence[Mark]) -> str:
 
 
 def _alike(alike: Mapping[str, Comparison]) -> str:
-    """A line for each group of texts, of the longest exercises first; and for each exercise who took the course's."""
+    """A line for each group of similar answers, long exercises first, and for each exercise the copies of ours."""
     lines = []
     for key, found in sorted(alike.items(), key=lambda item: (-item[1].length, item[0])):
         for group in found.groups():
@@ -215,8 +215,8 @@ def _alike(alike: Mapping[str, Comparison]) -> str:
             lines.append(f"{key}: {_few(group)}, {least}{shares[-1]} %")
     of_the_course = {key: sorted(found.of_the_course) for key, found in alike.items() if found.of_the_course}
     took = [f"{key}: {_few(names)}" for key, names in of_the_course.items()]
-    left = f"<p>{len(lines) - MOST_GROUPS} more groups stand in the table.</p>" if len(lines) > MOST_GROUPS else ""
-    return f"{_list(lines[:MOST_GROUPS])}{left}<h3>Like the course's own kernel</h3>{_list(took)}"
+    left = f"<p>{len(lines) - MOST_GROUPS} more groups are in the marks file.</p>" if len(lines) > MOST_GROUPS else ""
+    return f"{_list(lines[:MOST_GROUPS])}{left}<h3>Similar to the course's own kernel</h3>{_list(took)}"
 
 
 def _few(names: Sequence[str]) -> str:

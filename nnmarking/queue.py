@@ -1,7 +1,7 @@
-"""Judge many texts: each different text once, several at a time, with a journal that lets an interrupted run continue.
+"""Judge many submissions: identical ones once, several at a time. A journal lets an interrupted run continue.
 
-Several threads judge, each with its own worker (judge/worker.py). A text that breaks a worker, or takes too long on a
-busy machine, is judged again when nothing else runs; only that verdict counts.
+Several threads judge, each with its own worker (judge/worker.py). A submission that breaks a worker, or takes too long
+on a busy machine, is judged again when nothing else runs; only that verdict counts.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from nnclassroom.handing_in.caught import caught
 from nnclassroom.judge.worker import Worker, WorkerError
 from nncourse.errors import CourseError, printable, reason_of
 
-# Wall time in seconds, many times what a check needs: the judge itself counts CPU time, so that a busy machine costs
+# Wall time in seconds, many times what a check needs. The judge itself limits CPU time, so that a busy machine costs
 # no student a mark.
 LIMIT, LIMIT_CUDA = 400.0, 600.0
 TELL = 10.0  # seconds from one line of progress to the next
@@ -31,7 +31,7 @@ ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")  # differs from run to run
 
 @dataclass(frozen=True)
 class Terms:
-    """What is the same for all texts of one marking. A verdict holds only under these terms."""
+    """What is the same for all submissions of one marking. A verdict holds only under these terms."""
 
     seed: int
     version: str  # of the course
@@ -43,7 +43,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Task:
-    """A text to judge, and for CUDA C how it is launched."""
+    """A submission to judge: the code of one exercise, and for CUDA C how it is launched."""
 
     operation: str
     kernel: str
@@ -59,14 +59,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict as the journal holds it."""
+    """A verdict as it is stored in the journal."""
 
     kind: str
     line: str
 
 
 def judge(task: Task, terms: Terms, worker: Worker) -> Judged:
-    """The verdict on one text. If the worker fails, its kind is "crash" or "time limit"."""
+    """The verdict on one submission. If the worker fails, its kind is "crash" or "time limit"."""
     title = f"{task.operation} ({task.kernel})"
     wall = terms.limits[1 if task.launch else 0]
     given = (task.operation, task.kernel, task.text, task.launch, terms.seed, terms.sandbox)
@@ -82,7 +82,7 @@ def judge(task: Task, terms: Terms, worker: Worker) -> Judged:
 
 
 class Journal:
-    """The verdicts so far, one JSON object a line. A line that a killed run left incomplete does not count."""
+    """The verdicts so far, one JSON object per line. A line that a killed run left incomplete does not count."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -91,7 +91,7 @@ class Journal:
         try:
             text = path.read_text("utf-8") if path.exists() else ""
         except (OSError, UnicodeDecodeError):
-            raise CourseError(f"{path}: expected the journal of an earlier run; it cannot be read: remove it") from None
+            raise CourseError(f"{path}: expected the journal of an earlier run; it cannot be read: delete it") from None
         for line in text.split("\n"):
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 entry = json.loads(line)
@@ -117,7 +117,7 @@ def judge_all(
     """The verdict of each task, by its key. Tasks that are in the journal are not judged again."""
     left = {key: task for key, task in tasks.items() if key not in journal.verdicts}
     if len(left) < len(tasks):
-        say(f"{len(tasks) - len(left)} texts were judged before, as the journal says")
+        say(f"judged before, according to the journal: {len(tasks) - len(left)} of {len(tasks)}")
     again, done, start = {}, 0, time.monotonic()
     said = start
     with contextlib.closing(_run(left, terms, jobs)) as verdicts:
@@ -131,16 +131,16 @@ def judge_all(
             done += 1
             if time.monotonic() - said >= TELL and done < len(left):
                 said = time.monotonic()
-                say(f"judged {done} of {len(left)} texts, {_in_words((said - start) / done * (len(left) - done))} left")
+                say(f"judged {done} of {len(left)}, {_in_words((said - start) / done * (len(left) - done))} left")
     for number, (key, task) in enumerate(sorted(again.items(), key=_order), 1):
-        say(f"once more, alone: {number} of {len(again)}, {task.operation} ({task.kernel})")
+        say(f"judged again, alone: {number} of {len(again)}, {task.operation} ({task.kernel})")
         for _, judged in _run({key: task}, terms, 1):
             journal.add(key, judged, terms.seed)
     return {key: journal.verdicts[key] for key in tasks}
 
 
 def _in_words(seconds: float) -> str:
-    """A time that is only guessed."""
+    """A time that is only estimated."""
     return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {max(10, round(seconds, -1)):.0f} s"
 
 
@@ -150,7 +150,7 @@ def _order(item: tuple[str, Task]) -> tuple[str, ...]:
 
 
 def _run(tasks: Mapping[str, Task], terms: Terms, jobs: int) -> Generator[tuple[str, Judged], None, None]:
-    """Judge with `jobs` workers; verdicts come in the order of completion. A crash ends only its own text."""
+    """Judge with `jobs` workers; verdicts come in the order of completion. A crash affects only its own submission."""
     workers = [Worker() for _ in range(jobs)]
     free: SimpleQueue[Worker] = SimpleQueue()
     for worker in workers:

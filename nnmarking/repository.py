@@ -1,4 +1,4 @@
-"""The repository's address, one setting of wheel, book and hand-out: [project.urls] in pyproject.toml; what runs it."""
+"""The repository's address, from [project.urls] in pyproject.toml, and links to hosts that run the repository."""
 
 import tomllib
 from pathlib import Path
@@ -11,14 +11,14 @@ from nncourse.language import current
 
 
 def settings(root: Path) -> dict[str, Any]:
-    """What pyproject.toml of a clone says."""
+    """The settings in a clone's pyproject.toml."""
     return tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
 
 
 def address(root: Path, named: str | None = None) -> str:
-    """The address without "/" and ".git" at its end: the named one, else that of pyproject.toml; "" if there is none.
+    """The address without "/" and ".git" at its end: `named`, or otherwise the one in pyproject.toml; "" without one.
 
-    CourseError if it is none.
+    CourseError if it is not an address.
     """
     found = settings(root)["project"].get("urls", {}).get("Repository", "") if named is None else named
     if found and not found.startswith("https://"):
@@ -29,8 +29,8 @@ def address(root: Path, named: str | None = None) -> str:
 def hosts(address: str, notebook: str = "", language: str | None = None) -> dict[str, str]:
     """Links that run the repository without an installation, by the name of the host; {} without an address.
 
-    notebook: the file's name, which Binder then opens.
-    language: of the notebooks; None: that of this process.
+    notebook: the name of the file that Binder then opens.
+    language: of the notebooks; by default this process's.
     """
     if not address:
         return {}

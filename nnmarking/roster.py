@@ -1,7 +1,7 @@
-"""The class as a learning platform knows it: names of hand-ins, a list of students, and the points put into that list.
+"""The class's list of students: whose a hand-in is, and the points put into the list for a learning platform.
 
-The list is a CSV that the platform itself exports, Moodle's grading worksheet or Canvas's gradebook, or one of your own
-with the columns `name` and `id`. It comes back with the points in a column, which the platform then reads.
+The list is a CSV file: Moodle's grading worksheet, Canvas's gradebook, or your own file with the columns `name` and
+`id`. It is written again with the points in a column, and the platform imports that file.
 """
 
 import csv
@@ -29,23 +29,23 @@ MOST = ("maximum grade", "calificación máxima")
 CANVAS_COLUMNS = ("student", "id", "sis user id", "sis login id", "section")
 NUMBERED = re.compile(r"(?:participant|participante)\s*(\d+)", re.IGNORECASE)
 NO_STUDENT = re.compile(r"\s*(points possible|student, test)", re.IGNORECASE)  # rows of Canvas
-NO_IDS = {"", "-", "–", "—", "0", "n/a", "na", "nan", "none", "null"}  # what stands where a student has no id
-MOST_TOKENS = 4  # of a name that are tried in every order
+NO_IDS = {"", "-", "–", "—", "0", "n/a", "na", "nan", "none", "null"}  # written for a student without an id
+MOST_TOKENS = 4  # words of a name that are tried in every order
 
 
 @dataclass(frozen=True)
 class Roster:
-    """The platform's list: its columns and rows, and of each row the student's name and ids."""
+    """The class's list: its columns and rows, and for each row the student's name and ids."""
 
     path: Path
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, str], ...]
     delimiter: str
-    names: tuple[str, ...]  # "" for a row that is no student's
+    names: tuple[str, ...]  # "" for a row that is not a student's
     ids: tuple[tuple[str, ...], ...]
 
     def row_of(self, who: Person) -> int | None:
-        """The row of a person, by number, id or name; None where there is none, or more than one."""
+        """The row of a person, by number, id or name; None if there is no such row, or more than one."""
         wanted = _foldings(who.name)
         by_number = [row for row, ids in enumerate(self.ids) if who.number and who.number in ids]
         by_id = [row for row, ids in enumerate(self.ids) if wanted & {_folded(each) for each in ids}]
@@ -54,12 +54,12 @@ class Roster:
         return found[0] if len(found) == 1 else None
 
     def feedback(self, row: int) -> str:
-        """The name under which Moodle takes a page for this row; "" where the list is not Moodle's."""
+        """The file name under which Moodle takes feedback for this row; "" if the list is not Moodle's."""
         found = next(filter(None, (NUMBERED.fullmatch(each) for each in self.rows[row].values())), None)
         return moodle_feedback(self.names[row], found[1]) if found else ""
 
     def most(self, column: str) -> float | None:
-        """The greatest grade, as the list has it: Moodle's in each row, Canvas's in one row of the points' column."""
+        """The maximum points in the list: Moodle has them in each row, Canvas in one row of the points' column."""
         named = next((name for name in self.columns if name.strip().casefold() in MOST), column)
         students = [row for row, name in zip(self.rows, self.names, strict=True) if bool(name) == (named != column)]
         text = (students[0].get(named) or "").strip() if students else ""
@@ -68,9 +68,9 @@ class Roster:
 
 
 def read(path: Path, say: Say = print) -> Roster:
-    """The list in a CSV file. A row that is there twice is one student, and `say` gets a line about it.
+    """Read the list in a CSV file. Two equal rows count as one student, and `say` gets a line about them.
 
-    Raises CourseError if the list cannot be read, has no column of names, or has a student twice in rows that differ.
+    Raises CourseError if the list cannot be read, has no column of names, or has a student in rows that differ.
     """
     table = tables.read(path, "the class's list", say)
     columns = {name.strip().casefold(): name for name in table.columns}
@@ -99,10 +99,10 @@ def read(path: Path, say: Say = print) -> Roster:
 def _is_repeated(
     path: Path, row: Row, name: str, known_by: Sequence[str], seen: dict[tuple[str, str], Row], say: Say
 ) -> bool:
-    """Whether the student of a row has an earlier row that is exactly the same. `seen` is completed.
+    """Whether an earlier row is exactly the same. Adds the row to `seen`.
 
-    Raises CourseError if the rows differ, or if a row has no id, so that two people of one name may be meant: then it
-    is unclear whose the points are.
+    Raises CourseError if the student has an earlier row that differs, or rows without an id, which may mean two people
+    of the same name: then it is unclear whose the points are.
     """
     own = [(column, value) for column in known_by if (value := row.values[column].strip()).casefold() not in NO_IDS]
     of_name, without_id = ("name", _folded(name)), ("name without id", _folded(name))
@@ -114,23 +114,23 @@ def _is_repeated(
     where = f"lines {before.line} and {row.line}"
     is_same = all(value.strip() == row.values[column].strip() for column, value in before.values.items())
     if not (own and is_same):
-        advice = "delete one, or give each its own id"
+        advice = "delete one line, or give each student a different id"
         raise CourseError(f"{path}: {name} is on the list twice, in {where}: {advice}")
     say(f"{path}: {name} is on the list twice, in {where}, which are the same: counted once")
     return True
 
 
 def _ids(row: Mapping[str, str], columns: Sequence[str]) -> tuple[str, ...]:
-    """What identifies a row's student: numbers, logins, addresses, and the part of an address before its @."""
+    """The ids of a row's student: numbers, logins, addresses, and the part of an address before its @."""
     values = [(row[column] or "").strip() for column in columns]
     numbers = [found[1] if (found := NUMBERED.fullmatch(value)) else value for value in values]
     return tuple(dict.fromkeys(filter(None, [*numbers, *(each.partition("@")[0] for each in numbers)])))
 
 
 def students(entries: Iterable[str], roster: Roster | None) -> dict[str, tuple[str, int | None]]:
-    """The student's name of each entry, as in the list if there is one, and the row there.
+    """The student's name for each entry, as in the list if there is one, and the row there.
 
-    Two people of one name keep their numbers: `Smith John (12)`.
+    Two people of the same name keep their numbers: `Smith John (12)`.
     """
     people = {entry: person(entry) for entry in entries}
     rows = {entry: roster.row_of(who) if roster else None for entry, who in people.items()}
@@ -146,9 +146,9 @@ def students(entries: Iterable[str], roster: Roster | None) -> dict[str, tuple[s
 
 
 def write_points(path: Path, roster: Roster, points: Mapping[int, float], of: float, column: str) -> str:
-    """Write the list with the points by row in a column, which is returned: the one named, Moodle's, or a new one.
+    """Write the list with the points in a column: the one named, Moodle's, or a new one. Returns the column's name.
 
-    Of Canvas's gradebook only the columns that name the student are written besides.
+    Of Canvas's gradebook, only the columns that identify the student are kept besides.
     """
     columns = {name.strip().casefold(): name for name in roster.columns}
     if not column:

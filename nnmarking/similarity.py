@@ -1,8 +1,8 @@
-"""How much of one answer stands in another, whatever the names, by winnowing: fingerprints of runs of tokens.
+"""How much of one answer is found in another, whatever the names, by winnowing: fingerprints of runs of tokens.
 
-Schleimer, Wilkerson, Aiken: Winnowing, SIGMOD 2003, as MOSS uses it. Nothing is proved by it: two students may find the
-same text. What every second text of a class has, and what the course itself writes, counts for nobody; short texts are
-not compared, since they have few right forms.
+Schleimer, Wilkerson, Aiken: Winnowing, SIGMOD 2003, as MOSS uses it. This proves nothing: two students may find the
+same answer. Code that more than half of the class has, and the course's own code, do not count. Short answers are not
+compared, since there are few ways to write them correctly.
 """
 
 import ast
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from cuda_on_cpu.tokens import blanked
 from nnclassroom.judge.python_text import tree
 
-LONGEST = 64 << 10  # characters; of a longer text only so many are compared
-RUN, WINDOW = 5, 3  # tokens of a fingerprint; of so many fingerprints in a row the smallest is kept
+LONGEST = 64 << 10  # characters that are compared of a longer text
+RUN, WINDOW = 5, 3  # tokens in a fingerprint; fingerprints in a row, of which the smallest is kept
 FEWEST = 20  # fingerprints of a text that is compared
-FEWEST_OWN = 6  # of these, such as neither the course nor most of the class writes
+FEWEST_OWN = 6  # of these, that neither the course nor most of the class has
 ALIKE = 0.6  # share of the shorter text's fingerprints
 LIKE_THE_COURSE = 0.8
-FEWEST_OF_COURSE = 40  # fingerprints of the course's own text from which on there is another way to write it
-COMMON = 8  # from so many texts on, what more than half of them have counts for nobody
+FEWEST_OF_COURSE = 40  # fingerprints of the course's own text, from which on it could be written differently
+COMMON = 8  # texts, from which on whatever more than half of them have is not counted
 TOKEN = re.compile(r"[A-Za-z_]\w*|(?:\d|\.\d)[\w.]*(?:(?<=[eE])[+-]\d+)?|\"(?:\\.|[^\"\\])*\"|\S")
 # Words of CUDA C that stay; other names are alike, but for members and for functions that are called, not declared.
 NO_TYPES = {"return", "else", "case", "goto", "throw", "new", "delete", "sizeof", "if", "while", "for", "switch"}
@@ -42,7 +42,7 @@ THE_COURSE, MOST_NAMED = "the course", 3
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts of one exercise and the share of the shorter one that stands in the other."""
+    """Two texts of one exercise, and the share of the shorter one that is found in the other."""
 
     one: str
     other: str
@@ -51,14 +51,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One exercise in a class: pairs that are alike, the share of the course's own text, and fingerprints a text."""
+    """One exercise in a class: pairs of similar texts, and the students whose text is like the course's own."""
 
     pairs: tuple[Pair, ...]
-    of_the_course: Mapping[str, float]
-    length: int  # fingerprints of the longest text that is alike another; 0 if none is
+    of_the_course: Mapping[str, float]  # by student: the share in common
+    length: int  # fingerprints of the longest text that is similar to another; 0 if none is
 
     def groups(self) -> list[tuple[str, ...]]:
-        """Who is connected by pairs, the largest group first."""
+        """Groups of students connected by pairs, the largest group first."""
         group: dict[str, set[str]] = {}
         for pair in self.pairs:
             joined = group.get(pair.one, {pair.one}) | group.get(pair.other, {pair.other})
@@ -66,7 +66,7 @@ class Comparison:
         return sorted({tuple(sorted(each)) for each in group.values()}, key=lambda names: (-len(names), names))
 
     def said_of(self, student: str) -> str:
-        """Whose texts the student's is like, with per cent; "" where it is like nobody's."""
+        """The students with a text similar to this student's, with per cent; "" if there are none."""
         own = [(pair.share, pair.one if pair.other == student else pair.other) for pair in self.of(student)]
         own += [(self.of_the_course[student], THE_COURSE)] if student in self.of_the_course else []
         own.sort(key=lambda each: (-each[0], each[1]))
@@ -109,7 +109,7 @@ def _share(one: frozenset[int], other: frozenset[int]) -> float:
 
 
 def fingerprints(text: str, cuda: bool) -> frozenset[int]:
-    """The text's fingerprints: of every WINDOW runs of RUN tokens that follow each other the smallest hash."""
+    """The text's fingerprints: the smallest hash of every WINDOW consecutive runs of RUN tokens."""
     words = tokens(text[:LONGEST], cuda)
     runs = [_hash(words[place : place + RUN]) for place in range(len(words) - RUN + 1)]
     return frozenset(min(runs[place : place + WINDOW]) for place in range(len(runs) - WINDOW + 1))
@@ -120,7 +120,7 @@ def _hash(words: Sequence[str]) -> int:
 
 
 def tokens(text: str, cuda: bool) -> list[str]:
-    """The tokens without comments, with one name for all that the text itself names."""
+    """The tokens without comments. One name replaces all names that the text itself defines."""
     try:
         return _of_cuda(text) if cuda else _of_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):  # no Python, or too deep
@@ -128,7 +128,7 @@ def tokens(text: str, cuda: bool) -> list[str]:
 
 
 def _of_python(text: str) -> list[str]:
-    """Of the text as Python itself writes it, without docstrings, annotations and `pass`."""
+    """The tokens of the text as Python itself writes it, without docstrings, annotations and `pass`."""
     parsed = tree(text)
     own = set()
     for node in ast.walk(parsed):
@@ -148,7 +148,7 @@ def _of_python(text: str) -> list[str]:
 
 
 class _Plain(ast.NodeTransformer):
-    """A tree without what does nothing."""
+    """A tree without the statements that do nothing."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
         node.returns = None
@@ -164,7 +164,7 @@ class _Plain(ast.NodeTransformer):
 
 
 def _of_cuda(text: str) -> list[str]:
-    """Of the text without comments."""
+    """The tokens of the text without comments."""
     read = TOKEN.findall(blanked(text, strings=False))
     around = list(zip(["", *read], read, [*read[1:], ""], strict=False))
     declared = {here for before, here, after in around if after == "(" and _is_type(before)}

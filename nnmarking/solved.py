@@ -1,7 +1,7 @@
-"""`nncourse handout --solved`: notebooks for assistants, filled in with the course's own kernels, and run.
+"""`nncourse handout --solved`: write notebooks for assistants, filled in with the course's own kernels, and run.
 
-Each exercise holds what solution() shows, and is judged as a student's answer is. A notebook in which one is not right
-is an error.
+Each exercise is filled in with what solution() shows, and judged like a student's answer. If an answer is not right,
+that is an error.
 """
 
 import ast
@@ -31,12 +31,12 @@ EXERCISE = re.compile(rf'^@{DECORATOR}\("(\w+)", kernel="(\w+)"\)|^%%cuda (\w+) 
 def write(out: Path, language: str, only: str = "", say: Callable[[str], None] = print) -> str:
     """Write the .zip. Returns a line that says what is in it; `say` gets a line for each notebook that has been run.
 
-    only: the notebooks, such as 02,03b; by default all.
+    only: the notebooks, such as 02,03b; all by default.
     """
     refuse_other_name(out)
     paths = notebook_files.chosen(languages.ROOT, language, only)
     if not find_spec("nbclient"):
-        raise CourseError("expected nbclient here, which runs the notebooks: run `make setup`")
+        raise CourseError("nbclient, which runs the notebooks, is not installed: run `make setup`")
     keys = {each.key for each in exercises()}
     files, count = {}, 0
     for path in paths:
@@ -69,7 +69,7 @@ def filled(source: str, operation: str, kernel: str) -> str:
 
 
 def _run(notebook: Any, name: str, language: str) -> None:
-    """Run a notebook without anybody's kept kernels. CourseError if a cell fails, or an answer is not right."""
+    """Run a notebook without any kept kernels. CourseError if a cell fails, or an answer is not right."""
     from jupyter_client import AsyncKernelManager
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError

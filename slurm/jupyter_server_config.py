@@ -1,6 +1,6 @@
-"""Shut down an unused JupyterLab in a Slurm job, to free the GPU for others. Found through JUPYTER_CONFIG_PATH.
+"""Shuts down an unused JupyterLab in a Slurm job, to free the GPU for others. JUPYTER_CONFIG_PATH leads Jupyter here.
 
-Idle kernels and terminals are shut down first, then the server. A kernel that is computing is never idle.
+Idle Jupyter kernels and terminals are shut down first, then the server. A kernel that is computing is never idle.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A made class of 70 hand-ins of every form, some of them copies, and what is to be said of each."""
+"""A made class: hand-ins of every form, some of them copies, and what is to be said of each."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from nnclassroom.notebook.exams import is_cuda
 from tests.exercise_answers import RIGHT, UNUSUAL
 
 COPIED = "dense_forward.tiled.cu"  # a long kernel, which three students copy from ordinary_00
-EARLY, IN_TIME, LATE = (f"2026-{day}T08:00:00+00:00" for day in ("11-01", "12-01", "12-02"))
+EARLY, IN_TIME, LATE = (f"2026-{day}T12:00:00+00:00" for day in ("11-01", "12-01", "12-02"))
 # Entries of which nothing can be read, and the reason.
 UNREAD = {
     "rara.rar": "expected a .zip",
@@ -38,8 +38,8 @@ SAID = {
     "notebooks": "sigmoid.numpy.py is there twice: 03b.ipynb counts",
     "renamed": "sigmoid(1).numpy.py is read as sigmoid.numpy.py",
     "texts": "sigmoid.numpy.py.txt is read as sigmoid.numpy.py",
-    "twice": "of 2 hand-ins second.zip counts",
-    "latin": "softmax.numpy.py: no text in UTF-8",
+    "twice": "of 2 hand-ins, the newest counts: second.zip",
+    "latin": "softmax.numpy.py: not a text in UTF-8",
     "huge": "softmax.numpy.py: longer than 256 KB",
     "misspelt": "did you mean sigmoid.numpy.py?",
 }
@@ -100,9 +100,10 @@ def packed(kernels: dict[str, str], time: str = IN_TIME) -> bytes:
     return zipped({"submission.json": json.dumps({"name": "", "time": time}), **inside})
 
 
-def notebook(kernels: dict[str, str]) -> bytes:
-    """A notebook with these answers in its cells."""
-    cells = [v4.new_markdown_cell("# Answers"), v4.new_code_cell("import numpy as np")]
+def notebook(kernels: dict[str, str], printed: str = "") -> bytes:
+    """A notebook with these answers in its cells, and an output."""
+    outputs = [v4.new_output("stream", text=printed)]
+    cells = [v4.new_markdown_cell("# Answers"), v4.new_code_cell("import numpy as np", outputs=outputs)]
     for name, text in kernels.items():
         operation, kernel, ending = name.split(".")
         if ending == "cu":
@@ -112,10 +113,18 @@ def notebook(kernels: dict[str, str]) -> bytes:
     return nbformat.writes(v4.new_notebook(cells=cells)).encode()
 
 
+def without_ids(notebook: bytes) -> bytes:
+    """As Google Colab writes it."""
+    book = json.loads(notebook)
+    for cell in book["cells"]:
+        del cell["id"]
+    return json.dumps(book | {"nbformat_minor": 0}).encode()
+
+
 def copies(text: str) -> dict[str, str]:
     """The ways in which a kernel is copied."""
     names = dict.fromkeys(re.findall(r"\b(?:int|float) (\w+) =", text))
-    renamed = text
+    renamed = text.replace(";\n", ";  // mine\n")
     for name in names:
         renamed = re.sub(rf"(?<!\.)\b{name}\b", f"{name}_mine", renamed)
     dead = re.sub(r"(\n +)(?=(?:int|float) \w+ =)", r"\1int unused_ = 0;\1", text, count=1)
@@ -130,8 +139,8 @@ def copies(text: str) -> dict[str, str]:
     return {"copy_names": renamed, "copy_dead": dead, "copy_order": "".join(lines)}
 
 
-def make(folder: Path, exercises: list[Exercise]) -> None:
-    """Write the class's 70 entries into a folder."""
+def make(folder: Path, exercises: list[Exercise], ordinary: int = 4) -> None:
+    """Write the class's entries into a folder: `ordinary` ones, and 67 others."""
     pool, rng = right_answers(), random.Random(31)
     wanted = [file_of(each) for each in exercises]
 
@@ -143,7 +152,7 @@ def make(folder: Path, exercises: list[Exercise]) -> None:
     entries: dict[str, bytes | dict[str, bytes | str]] = {"ordinary_00": honest}
     for name, text in copies(honest[COPIED]).items():
         entries[name] = {"sigmoid.numpy.py": pool["sigmoid.numpy.py"][0], COPIED: text}
-    for number in range(1, 14):
+    for number in range(1, ordinary + 1):
         own = answers()
         if number < len(pool[COPIED]):
             own[COPIED] = pool[COPIED][number - 1]  # an honest one, of which two are like the course's
@@ -173,7 +182,7 @@ def make(folder: Path, exercises: list[Exercise]) -> None:
         "beatriz.ipynb": notebook(answers() | {"sigmoid.numpy.py": sigmoid}),
         "notebooks": {
             "02_activations.ipynb": notebook({"sigmoid.numpy.py": sigmoid}),
-            "03b.ipynb": notebook(answers()),
+            "03b.ipynb": notebook(answers() | {"sigmoid.numpy.py": pool["sigmoid.numpy.py"][1]}),
         },
         "zipped_notebooks.zip": zipped({"my/02.ipynb": notebook({"sigmoid.numpy.py": sigmoid})}),
         "renamed": {"sigmoid(1).numpy.py": sigmoid},
@@ -185,6 +194,27 @@ def make(folder: Path, exercises: list[Exercise]) -> None:
         "latin": {"sigmoid.numpy.py": sigmoid, "softmax.numpy.py": "# ñ".encode("latin-1")},
         "huge": {"sigmoid.numpy.py": sigmoid, "softmax.numpy.py": "#" * (300 << 10)},
         "misspelt": {"sigmoid.numpy.py": sigmoid, "sigmoyd.numpy.py": sigmoid},
+        # What Windows, Jupyter, Google Colab and Moodle make.
+        "UPPER.ZIP": packed({"sigmoid.numpy.py": sigmoid}),
+        "environment.zip": zipped({f".venv/{n}.py": "" for n in range(12_001)} | {"sigmoid.numpy.py": sigmoid}),
+        "clone.tar.gz": tarred(
+            {
+                "nn/.git/HEAD": "ref: refs/heads/main",
+                "nn/nncourse/kernels/relu.cu": "// the course's",
+                "nn/notebooks/02_activations.ipynb": notebook({"relu.numpy.py": blank}),
+                "nn/my_kernels/sigmoid.numpy.py": sigmoid,
+            }
+        ),
+        "checkpoints": {
+            "02.ipynb": notebook({"sigmoid.numpy.py": sigmoid}),
+            ".ipynb_checkpoints/02-checkpoint.ipynb": notebook({"sigmoid.numpy.py": "older"}),
+        },
+        "outputs.ipynb": notebook({"sigmoid.numpy.py": sigmoid}, "." * (30 << 20)),
+        "colab": {"Copia de 02_activations.ipynb": without_ids(notebook({"sigmoid.numpy.py": sigmoid})), "a.png": "x"},
+        "exported": {"02_a.py": f'@exercise("sigmoid", kernel="numpy")\n{sigmoid}', "02_a.html": "<p>"},
+        "Maria Garcia_31_assignsubmission_file_": {"sigmoid.numpy.py": sigmoid},
+        "Maria Garcia_32_assignsubmission_file_": {"sigmoid.numpy.py": sigmoid},
+        "Nu\udcf1ez": {"sigmoid.numpy.py": sigmoid},  # in the code page of Windows
         "macos.zip": zipped({"my_kernels/sigmoid.numpy.py": sigmoid, "__MACOSX/my_kernels/._sigmoid.numpy.py": "x"}),
     }
     for entry, content in entries.items():

@@ -55,7 +55,7 @@ def test_notebooks_are_chosen_by_number_or_name(only, notebooks):
     [
         (["--only", "99"], "a notebook's number or an exercise"),
         (["--due", "tomorrow"], "2026-12-01T23:59"),
-        (["--late", "10"], "expected --due beside --late"),
+        (["--late", "10"], "--late needs a deadline"),
         (["--due", "2026-12-01", "--late", "120"], "from 0 to 100"),
         (["--roster", "none.csv"], "none.csv"),
     ],
@@ -101,9 +101,9 @@ def test_a_week_of_homework_with_moodles_list(tmp_path, capsys):
     late = pages["José Núñez_12346_assignsubmission_file_feedback.html"]
     assert "0.9 of 4 points" in late and "1 day late" in late and "neuron" not in late
     said = capsys.readouterr().out
-    assert "late: José Núñez, 1 day late\n" in said and "the most there is" not in said
+    assert "late: José Núñez, 1 day late\n" in said and "its maximum is" not in said
     assert [totals[name]["id"] for name in totals] == ["12345", "12347", "12346"]
-    assert "nothing came from Grace Hopper" in said and "2 of 3 students have points, in the column Grade" in said
+    assert "no hand-in from Grace Hopper" in said and "2 of 3 students have points, in the column Grade" in said
 
 
 def test_canvas_gets_its_own_columns_and_names_back(tmp_path, capsys):
@@ -114,14 +114,14 @@ def test_canvas_gets_its_own_columns_and_names_back(tmp_path, capsys):
     listed = ["--roster", str(tmp_path / "class.csv"), "--column", "Week 1 (77)"]
     rows = mark(tmp_path, "--only", "sigmoid.numpy", *listed)
     assert {row["student"] for row in rows} == {"Lovelace, Ada", "Hopper, Grace", "mallory"}
-    assert "class.csv: the most there is 10 points, and here 1: " in capsys.readouterr().out
+    assert "class.csv: its maximum is 10 points, but here it is 1: " in capsys.readouterr().out
     back = table(tmp_path / "marks_roster.csv")
     assert list(back[0]) == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Week 1 (77)"]
     assert [row["Week 1 (77)"] for row in back] == ["1", "1", "1"] and back[0]["Student"].strip() == "Points Possible"
     with zipfile.ZipFile(tmp_path / "marks_feedback.zip") as archive:
         assert "lovelaceada_501_9001_feedback.html" in archive.namelist()
     totals = {row["student"]: row["problems"] for row in table(tmp_path / "marks_by_student.csv")}
-    assert "not in class.csv" in totals["mallory"] and not totals["Hopper, Grace"]
+    assert "not listed in class.csv" in totals["mallory"] and not totals["Hopper, Grace"]
 
 
 def test_two_people_of_one_name_stay_two():

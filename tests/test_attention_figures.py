@@ -19,7 +19,7 @@ def test_histograms_have_a_line_for_each_array_and_say_where_most_numbers_are():
     numbers = np.linspace(0, 1, 1001)
     figure = nb15.plot_histograms({"score": {"d = 4": numbers, "d = 64": 8 * numbers}, "weight": {"d = 4": numbers}})
     assert [axes.get_xlabel() for axes in figure.axes] == ["score", "weight"]
-    assert "score, d = 64: nine tenths from 0.40 to 7.60" in figure.words
+    assert "score, d = 64: nine tenths are between 0.40 and 7.60" in figure.words
 
 
 def test_blue_cells_are_those_that_take_part():

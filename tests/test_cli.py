@@ -218,7 +218,7 @@ def test_resume_goes_on_as_if_it_had_never_stopped(capsys, form, again, options)
 )
 def test_threads_stand_in_the_plan_and_in_the_model(capsys, option, said, count):
     status, out, _ = run(capsys, f"{TRAIN} {option}")
-    assert status == 0 and said in out and out.count("by 3 threads") == (count > 1)
+    assert status == 0 and said in out and out.count("with 3 threads") == (count > 1)
     assert files.load("new.npz").provenance["threads"] == count
     assert run(capsys, f"test --dataset good.csv --model new.npz {option}")[0] == 0
     status, _, err = run(capsys, f"{TRAIN} --threads 0")

@@ -54,7 +54,7 @@ NEAR_MISSES = [  # answers of tests/answers, and words that another mistake gets
     ("convolution_forward", "loops", "the bias added for each channel", "k² times"),
     ("convolution_forward", "naive", "rows counted by the height", "is % h_out missing?"),
     ("all_reduce", "root", "the root keeps the sum to itself", "gives the name to a new array"),
-    ("all_reduce", "root", "the root keeps the sum to itself", "but is not in the vector that was passed"),
+    ("all_reduce", "root", "the root keeps the sum to itself", "but it is not in the vector that was passed"),
     (
         "maxpool_backward",
         "naive",

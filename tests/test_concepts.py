@@ -13,10 +13,10 @@ from nnmarking.commands import concepts as command
 from nnmarking.concepts import FORMS, LETTERS
 
 
-def table(path, rows):
+def table(path, rows, encoding="utf-8", delimiter=","):
     """A table of answers: (student, form, letters)."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(
+    with open(path, "w", newline="", encoding=encoding) as file:
+        csv.writer(file, delimiter=delimiter).writerows(
             [["student", "form", *range(1, 13)], *([who, form, *has] for who, form, has in rows)]
         )
     return path
@@ -88,7 +88,7 @@ def test_gains_are_those_of_the_students_in_both_tables(tmp_path):
     assert f"right before {share[0]:.0%}, after {share[1]:.0%}" in said
     assert f"gain {(share[1] - share[0]) / (1 - share[0]):.2f}, between" in said
     assert re.search(r"chain rule +100% +100%", said) and re.search(r"shapes +50% +100% +1.00", said)
-    assert re.search(r"^ +1 +1  a line of code is done by one thread", said, re.MULTILINE)
+    assert re.search(r"^ +1 +1  only one thread at a time runs a line", said, re.MULTILINE)
 
 
 def test_bounds_hold_the_true_gain_of_most_classes():
@@ -99,6 +99,14 @@ def test_bounds_hold_the_true_gain_of_most_classes():
         low, high = gains.bounds(before, after)
         held += low <= 0.5 <= high
     assert held >= 16  # 19 are expected
+
+
+def test_tables_of_spreadsheets_are_read(tmp_path, capsys):
+    given = [("Íñigo", "A", letters("A", {1, 12})), ("Ana", "b", [" B "] * 12)]
+    wanted = {"Íñigo": gains.Answers("A", tuple(given[0][2])), "Ana": gains.Answers("B", ("b",) * 12)}
+    for encoding, delimiter in (("cp1252", ";"), ("utf-16", "\t"), ("utf-8-sig", ",")):
+        assert gains.read(table(tmp_path / "x.csv", given, encoding, delimiter)) == wanted
+    assert capsys.readouterr().out.count("read as Windows-1252") == 1
 
 
 def test_wrong_tables_are_refused_in_a_line(tmp_path):

@@ -43,7 +43,7 @@ def test_hints(capsys, monkeypatch):
     for operation, kernel in EXERCISES:
         hint(operation, kernel)
         assert capsys.readouterr().out.strip()
-    with pytest.raises(CourseError, match="expected one of its exercises .*numpy"):
+    with pytest.raises(CourseError, match="expected one of its kernels .*numpy"):
         hint("sigmoid", "numba")
     with pytest.raises(CourseError, match="no exercise"):
         hint("sigmiod", "numpy")

@@ -334,7 +334,7 @@ def test_several_are_trained_step_by_step():
     together = Together(Recorded(0, 2))
     history = train(network_of("12,3"), *data("12,3"), NUMPY, epochs=1, together=together)
     assert history.plan == "operations" and "2 processes add their gradients" in history.note
-    with pytest.raises(CourseError, match="the plan numba does not fit: a process computes fused epochs alone"):
+    with pytest.raises(CourseError, match="the plan numba does not fit: a fused epoch needs a single process"):
         train(network_of("12,3"), *data("12,3"), NUMPY, epochs=1, together=together, plan="numba")
 
 

@@ -136,14 +136,14 @@ def test_random_bytes_are_read_or_refused_in_one_line(tmp_path_factory, content,
 
 NO_NUMBERS = ["abc", "", "nan", "-inf", "inf", "-Infinity", "NA", "1e39", "1e999", "1.5.2", "1_0", "٣", "½", "0x10"]
 NO_NUMBERS += ["1 234", "$5", "5%"]
-FINITE = "a finite number of at most 3.4e38 (float32) is expected"
+FINITE = "expected a finite number of at most 3.4e38 (float32)"
 NO_ROWS = "the file has none"
 NO_TEXTS = (b"\x89PNG\r\n\x1a\n\0\0", "a,b\n1,0\n".encode("utf-16")[:-1], "año,clase\n1,0\n".encode("latin-1"))
 
 
 @pytest.mark.parametrize("field", NO_NUMBERS)
 def test_wrong_fields_are_named_with_their_place(csv_file, field):
-    complaint = f"{FINITE}, got {repr(field) if field else 'an empty field'}"
+    complaint = f"{FINITE}; got {repr(field) if field else 'an empty field'}"
     path = csv_file(f'"a","b","class"\n1,2,0\n\n3,{field},1\n')
     assert refused(read_csv, path) == f"{path}: row 4, column 2 ('b'): {complaint}"
     path = csv_file(f"1,2,0\n\n3,{field},1\n")
@@ -157,14 +157,14 @@ def test_long_fields_are_cut(csv_file):
 @pytest.mark.parametrize(
     "content, complaint",
     [
-        ("a,b,class\n1,2,0\n\n3,1\n", "row 4 has 2 columns, 3 are expected"),
-        ("1,2,0\n1,2,0,5\n", "row 2 has 4 columns, 3 are expected"),
-        ("a,b,c,class\n1,2,0\n3,4,1\n", "row 2 has 3 columns, 4 are expected"),
-        ('1,2,0\n1,"2,0\n3",4,0\n', "row 2 has 2 columns, 3 are expected"),
+        ("a,b,class\n1,2,0\n\n3,1\n", "expected 3 columns, as in the first row; row 4 has 2"),
+        ("1,2,0\n1,2,0,5\n", "expected 3 columns, as in the first row; row 2 has 4"),
+        ("a,b,c,class\n1,2,0\n3,4,1\n", "expected 4 columns, as in the first row; row 2 has 3"),
+        ('1,2,0\n1,"2,0\n3",4,0\n', "expected 3 columns, as in the first row; row 2 has 2"),
         *((text, NO_ROWS) for text in ("", "\n \n\r\n", '"a","b","class"\n\n', ",,\n,,\n", "# a\n")),
-        ("0,1,class\n1,2,0\n", f"row 1, column 3: {FINITE}, got 'class'"),
-        ("1,,0\n1,2,0\n", f"row 1, column 2: {FINITE}, got an empty field"),
-        (b"1,2,0\n1,\0,1\n", rf"row 2, column 2: {FINITE}, got '\x00'"),
+        ("0,1,class\n1,2,0\n", f"row 1, column 3: {FINITE}; got 'class'"),
+        ("1,,0\n1,2,0\n", f"row 1, column 2: {FINITE}; got an empty field"),
+        (b"1,2,0\n1,\0,1\n", rf"row 2, column 2: {FINITE}; got '\x00'"),
         *((text, "it is not text in UTF-8") for text in NO_TEXTS),
     ],
 )
@@ -177,12 +177,12 @@ def test_damaged_files(csv_file, content, complaint):
 @pytest.mark.parametrize(
     "label, outputs, complaint",
     [
-        ("2", 1, "a label 0 or 1 is expected, got '2'"),
-        ("0.5", 1, "a label 0 or 1 is expected, got '0.5'"),
-        ("-1", 3, "an integer label from 0 to 2 is expected, got '-1'"),
-        ("3", 3, "an integer label from 0 to 2 is expected, got '3'"),
-        ("1.5", None, "an integer label from 0 to 999 is expected, got '1.5'"),
-        ("123456", None, "an integer label from 0 to 999 is expected, got '123456'"),
+        ("2", 1, "expected a label 0 or 1; got '2'"),
+        ("0.5", 1, "expected a label 0 or 1; got '0.5'"),
+        ("-1", 3, "expected an integer label from 0 to 2; got '-1'"),
+        ("3", 3, "expected an integer label from 0 to 2; got '3'"),
+        ("1.5", None, "expected an integer label from 0 to 999; got '1.5'"),
+        ("123456", None, "expected an integer label from 0 to 999; got '123456'"),
     ],
 )
 def test_labels_out_of_range(csv_file, label, outputs, complaint):
@@ -202,7 +202,7 @@ def test_labels_out_of_range(csv_file, label, outputs, complaint):
 def test_widths_that_do_not_fit_the_network(csv_file, inputs, outputs, wanted):
     path = csv_file("1,2,3,0\n")
     message = refused(read_csv, path, inputs=inputs, outputs=outputs)
-    assert message == f"{path}: this network wants {wanted}, the file has 4"
+    assert message == f"{path}: expected {wanted} for this network; the file has 4"
 
 
 @pytest.mark.parametrize("read", [read_csv, read_idx])
@@ -251,7 +251,7 @@ def test_load_says_what_there_is():
     message = refused(load, "iris")
     names = *datasets.SHIPPED, *datasets.GENERATORS, "mnist", "fashion_mnist", datasets.SAMPLE, "CSV file"
     assert all(name in message for name in names)
-    assert "none.csv: a CSV file is expected, but it cannot be read" in refused(load, "none.csv")
+    assert "none.csv: expected a CSV file, but it cannot be read" in refused(load, "none.csv")
     assert "no part 'test'" in refused(load, "digits", part="test")
     refused(load, "x" * 5000)
     refused(load, "a\0b.csv")
@@ -364,7 +364,7 @@ def test_scaling_of_constant_columns_and_of_nothing():
 def test_scaling_refuses():
     X = np.ones((3, 4), dtype=np.float32)
     scaling = fit_scaling(X, "none")
-    assert "expected 4 features a row, as scaled before; got the shape (3, 3)" in refused(scaling.apply, X[:, :3])
+    assert "expected 4 features per row, as when fitted; got the shape (3, 3)" in refused(scaling.apply, X[:, :3])
     assert "got the shape (4,)" in refused(scaling.apply, X[0])
     assert "one of none, normalization, standardization; got 'minmax'" in refused(fit_scaling, X, "minmax")
     assert "at least one sample" in refused(fit_scaling, X[:0], "none")
@@ -528,15 +528,15 @@ def test_mnist_refuses(tmp_path):
     refused(mnist, folder=tmp_path, name="kmnist")
     for images, labels in ((IMAGES, LABELS[:4]), (IMAGES, LABELS + 1), (LABELS, LABELS), (IMAGES[:0], LABELS[:0])):
         write_mnist(tmp_path, images, labels)
-        assert "as many labels 0 to 9 are expected" in refused(mnist, folder=tmp_path)
+        assert "as many labels from 0 to 9" in refused(mnist, folder=tmp_path)
 
 
 @pytest.mark.parametrize(
     "content, complaint",
     [
-        (b"", "another format"),
-        (b"<html>not found</html>", "another format"),
-        (bytes([0, 0, 13, 1, 0, 0, 0, 0]), "another format"),
+        (b"", "different format"),
+        (b"<html>not found</html>", "different format"),
+        (bytes([0, 0, 13, 1, 0, 0, 0, 0]), "different format"),
         (bytes([0, 0, 8, 3, 0, 0]), "ends within its header"),
         (idx(IMAGES)[:-1], "59 bytes follow a header that says (5, 4, 3)"),
         (idx(IMAGES) + b"x", "61 bytes follow a header that says (5, 4, 3)"),
@@ -552,7 +552,7 @@ def test_damaged_idx_files(tmp_path, content, complaint):
     path = tmp_path / "file"
     path.write_bytes(content)
     message = refused(read_idx, path)
-    assert message.startswith(f"{path}: an IDX file") and complaint in message
+    assert message.startswith(f"{path}: expected an IDX file") and complaint in message
 
 
 @settings(max_examples=200, deadline=None)
@@ -617,7 +617,7 @@ def test_fetch_refuses_another_content_and_leaves_nothing(mirror, tmp_path):
 
 def test_fetch_offline_says_what_to_put_where(tmp_path):
     message = refused(fetch, FILE, "0" * 32, [UNREACHABLE, "nonsense"], tmp_path / "mnist")
-    assert f"cannot fetch {FILE}" in message and f"put it into {tmp_path / 'mnist'}" in message
+    assert f"cannot download {FILE}" in message and f"put it into {tmp_path / 'mnist'}" in message
     assert UNREACHABLE in message
     (tmp_path / "occupied").write_text("a file where a folder is expected")
     refused(fetch, FILE, "0" * 32, [UNREACHABLE], tmp_path / "occupied")
@@ -643,7 +643,7 @@ def test_mnist_fetches_what_is_missing_once(mirror, tmp_path, monkeypatch):
     (tmp_path / "datasets" / "mirrors.json").write_text(json.dumps({"mnist": {"mirrors": [], "md5": md5}}))
     monkeypatch.setattr(datasets, "FOLDER", tmp_path / "datasets")
     monkeypatch.delenv("NNCOURSE_DATA", raising=False)
-    assert "cannot fetch train-images-idx3-ubyte.gz" in refused(mnist, mirrors=[UNREACHABLE])
+    assert "cannot download train-images-idx3-ubyte.gz" in refused(mnist, mirrors=[UNREACHABLE])
     np.testing.assert_array_equal(mnist(mirrors=[address]).labels, LABELS)
     fetched = {path.name for path in (tmp_path / "datasets" / "mnist").iterdir()}
     assert fetched == {name for name in md5 if name.startswith("train")}

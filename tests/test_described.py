@@ -87,7 +87,7 @@ POINTS = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.array([0, 1, 0])
             lambda: common.plot_speedups({"numpy": 3}, "loops", {"numba": {1: 0.5, 10: 2.0}}),
             "numba: 0.5 at 1, 2 at 10",
         ),
-        (lambda: nb00.plot_progress(), "Done are 0 in all."),
+        (lambda: nb00.plot_progress(), "In all, 0 are done."),
         (
             lambda: common.plot_history(history([0.7, 0.3, 0.1], [0.8, 0.4, 0.5]), "Curves"),
             "Curves. Cost over 3 epochs. training: 0.7 at 1, 0.1 at 3. held out: 0.8 at 1, 0.5 at 3, lowest 0.4 at 2.",
@@ -98,8 +98,8 @@ POINTS = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.array([0, 1, 0])
         ),
         (
             lambda: common.plot_confusion(np.array([[40, 2], [1, 71]]), ("malignant", "benign")),
-            "Rightly: malignant 40 of 42; benign 71 of 72. "
-            "Wrongly: malignant taken for benign 2×; benign taken for malignant 1×.",
+            "Correct: malignant 40 of 42; benign 71 of 72. "
+            "Wrong: malignant taken for benign 2×; benign taken for malignant 1×.",
         ),
         (
             lambda: common.plot_confusion(MANY, tuple("abcd")),

@@ -74,7 +74,7 @@ def test_a_saved_notebook_says_run_this_cell_and_shows_a_figure_with_words(monke
     alive, still = saved
     assert alive["text/plain"] == "Run this cell to play." and "application/vnd.jupyter.widget-view+json" in alive
     assert still["text/plain"].startswith("Run this cell to play. Figure: ") and "image/png" in still
-    assert "Here it stands still." in still["text/html"] and 'alt="' in still["text/html"]
+    assert "This is a still picture." in still["text/html"] and 'alt="' in still["text/html"]
     assert "Run this cell to play." in still["text/html"]
     widget.close()
     assert widget.comm is None

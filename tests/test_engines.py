@@ -98,7 +98,7 @@ def test_a_deadlock_is_told_with_its_lines_and_the_next_cell_has_new_processes(t
 def test_a_cell_may_be_meant_to_fail(two, capsys):
     engines.px("--fails", "1 / 0")
     assert "rank 0 failed: ZeroDivisionError: division by zero (line 2); rank 1 failed" in capsys.readouterr().out
-    with pytest.raises(CourseError, match="meant to fail, and did not"):
+    with pytest.raises(CourseError, match="meant to fail, but did not"):
         engines.px("--fails", "1")
 
 
@@ -107,7 +107,7 @@ def test_a_stop_ends_them(two, capsys):
     processes = [int(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
     engines.stop()
     assert len(processes) == 2 and gone(processes, 3)
-    with pytest.raises(CourseError, match=r"say engines.start\(\) first"):
+    with pytest.raises(CourseError, match=r"run engines.start\(\) first"):
         engines.px("", "1")
 
 

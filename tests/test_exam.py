@@ -157,7 +157,7 @@ def test_a_natural_answer_is_right_since_only_what_the_page_says_is_tried(file, 
     names: dict = {"np": np}
     exec(CUMULATED, names)
     assert check(operation, names["running_mean"])
-    assert exams.tried(operation).startswith("Ordinary numbers are tried: no infinities")
+    assert exams.tried(operation).startswith("Your answer is tried on ordinary numbers: no infinities")
     asked = EXAM.replace('formula = "m', 'edge_cases = ["infinite"]\nformula = "m')
     operation = exam_operations.find("running_mean", asked)
     assert "an infinite value" in exams.tried(operation)
@@ -185,7 +185,7 @@ def test_an_answer_of_the_right_form_is_kept_right_or_wrong(questions, tmp_path,
     stub = "def running_mean(x, k):\n    raise NotImplementedError  # your code here\n"
     assert sitting.keep(tmp_path, questions, "running_mean", "numpy", stub) == "○ running_mean (numpy): open."
     assert not path.exists()
-    assert "the examples come out" in sitting.keep(tmp_path, questions, "running_mean", "numpy", ONLY_THE_SAMPLE)
+    assert "give what they should" in sitting.keep(tmp_path, questions, "running_mean", "numpy", ONLY_THE_SAMPLE)
     assert path.read_text() == ONLY_THE_SAMPLE
     wrong = "def running_mean(x, k):\n    return x[1:]\n"
     assert "gives [2.0, 3.0], expected [1.5, 2.5]" in sitting.keep(tmp_path, questions, "running_mean", "numpy", wrong)
@@ -248,7 +248,7 @@ def test_from_the_notebook_to_the_marks(file, tmp_path, my_kernels, monkeypatch,
     }  # fmt: skip
     rows = table(tmp_path / "marks_by_student.csv")
     assert [(row["student"], row["points"], row["of"]) for row in rows] == [("ada", "5", "5"), ("eve", "0", "5")]
-    assert not rows[0]["problems"] and "minutes from the first to the last answer, of 90" in rows[1]["problems"]
+    assert not rows[0]["problems"] and "minutes from the first to the last answer; 90 were" in rows[1]["problems"]
     assert not my_kernels.exists() or not list(my_kernels.iterdir())
 
 

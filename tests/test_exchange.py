@@ -154,7 +154,7 @@ def test_a_deadlock_is_reported_at_once_and_names_ranks_steps_and_lines_of_the_t
             "vector += 2 * part",
             "numbers 0 to 7 of rank 0: ranks 1, 2 and 3 are counted twice",
         ),
-        ("root", "vector += part", "pass", "numbers 0 to 7 of rank 0: its own alone, no sum"),
+        ("root", "vector += part", "pass", "numbers 0 to 7 of rank 0: only its own, no sum"),
         ("tree", "vector += part", "vector += part * (group.rank < 2)", "numbers 0 to 7 of rank 0: rank 3 is missing"),
         ("ring", "chunks[(rank + 1 - step) % size]", "chunks[(rank - step) % size]", "from another chunk"),
         ("ring", "chunk += part", "chunk += 0", "the ring goes wrong in step 2"),

@@ -18,8 +18,8 @@ from nncourse.parallel.timeline import Span, simulated
 @pytest.mark.parametrize("size", [2, 3, 4, 6])
 def test_the_picture_of_a_ring_says_which_chunk_goes_when_and_ends_whole(size):
     shown = nb12.plot_ring(size=size)
-    assert "In step 1 are sent: rank 0 chunk 0, rank 1 chunk 1" in shown.words
-    assert f"then {size} of {size * size} chunks are whole. In step {size} " in shown.words
+    assert "Sent in step 1: rank 0 chunk 0, rank 1 chunk 1" in shown.words
+    assert f"then {size} of {size * size} chunks are whole. Sent in step {size}: " in shown.words
     assert shown.words.endswith(f"then {size * size} of {size * size} chunks are whole.")
     titles = [axes.get_title() for axes in shown.figure.axes if axes.get_title()]
     assert titles[0] == "Start" and titles[-1] == f"After step {2 * size - 2}: done" and len(titles) == 2 * size - 1
@@ -66,7 +66,7 @@ def test_a_wrong_ring_is_drawn_from_what_it_sends():
 
     answer = Answer(all_reduce["ring"], Kernel(all_reduce, "ring", "cpu", "", attempt), Outcome("wrong", ""))
     shown = nb12.plot_ring(answer)
-    assert "In step 4 are sent: rank 0 chunk 1, " in shown.words and shown.words.count("Not what is due") == 2
+    assert "Sent in step 4: rank 0 chunk 1, " in shown.words and shown.words.count("than what is due") == 2
     texts = [text.get_text() for axes in shown.figure.axes for text in axes.texts]
     assert "00123" in texts and any(axes.get_title() == "After step 6: not done" for axes in shown.figure.axes)
 
@@ -80,7 +80,7 @@ def test_a_half_of_a_ring_is_drawn_until_it_is_done():
     rest = nb12.plot_ring(all_gather["ring"])
     assert titles(rest)[-1] == "After step 3: done" and rest.words.endswith("then 16 of 16 chunks are whole.")
     wrong = nb12.plot_ring(Kernel(all_gather, "ring", "cpu", "", reduce_scatter["ring"].function))
-    assert titles(wrong)[-1] == "After step 3: not done" and "Not what is due is sent by: rank 0" in wrong.words
+    assert titles(wrong)[-1] == "After step 3: not done" and "than what is due is sent by: rank 0" in wrong.words
 
 
 def test_a_ring_that_hangs_is_drawn_until_it_does():
@@ -103,7 +103,7 @@ def test_letters_tell_when_they_leave_and_come():
             group.send(np.ones(2), 1)
 
     run = simulate(part, 2, link=Link(latency=1))
-    assert nb12.letters(run.messages) == "rank 0 → rank 1: 2 numbers, leaves at 3 s, is there at 4 s"
+    assert nb12.letters(run.messages) == "rank 0 → rank 1: 2 numbers, leaves at 3 s, arrives at 4 s"
 
 
 def test_half_of_the_filters_are_drawn_on_each_of_two_devices():

@@ -129,7 +129,7 @@ def test_threads_are_those_of_the_plan(tmp_path):
     asked = replace(TINY, threads=3)
     assert run_job(asked, Job(CPU, 16, 0), make_parts(asked), ALONE, [])["threads"] == 3
     runs.settle(TINY, tmp_path)
-    with pytest.raises(CourseError, match="threads 0; you said 3"):
+    with pytest.raises(CourseError, match="threads 0, as in the experiment there; got 3"):
         runs.refuse_other(asked, tmp_path)
 
 
@@ -238,7 +238,7 @@ def test_every_kind_of_run_warms_up_and_all_processes_on_the_cpu_get_equal_cores
     monkeypatch.setattr(runs, "usable_cores", lambda: 6)
     monkeypatch.setattr(runs, "refuse_missing", lambda wanted: None)
     for wanted, cores in (([CPU], 6), ([CPU, Devices("cpu", 2), GPU], 3), ([Devices("cpu", 8)], 1)):
-        with pytest.raises(CourseError, match="ended with status 3 and left no result; the same command"):
+        with pytest.raises(CourseError, match="ended with status 3 and left no result; run the same command again"):
             runs.run_all(TINY, wanted, tmp_path / str(cores), lambda folder, job: 3, lambda line: None)
         assert runs.read_plan(tmp_path / str(cores)).cores == cores
 
@@ -302,9 +302,9 @@ def test_speedup_efficiency_and_amdahls_p():
     assert numbers.speedups(rows, base)[1] == pytest.approx((100 / 55, 100 / 55))
     found = numbers.series(rows, base)
     counts = {name: [row.count for row in some] for name, some in found.items()}
-    assert counts == dict.fromkeys(("batch 128 a device", "batch 128 in all"), [1, 2])
-    assert numbers.amdahl(found["batch 128 a device"], base) == pytest.approx(0.9, abs=1e-4)
-    loops = [replace(row, loop=row.loop / row.count**2) for row in found["batch 128 a device"]]
+    assert counts == dict.fromkeys(("batch 128 per device", "batch 128 in total"), [1, 2])
+    assert numbers.amdahl(found["batch 128 per device"], base) == pytest.approx(0.9, abs=1e-4)
+    loops = [replace(row, loop=row.loop / row.count**2) for row in found["batch 128 per device"]]
     assert numbers.amdahl(loops, base) == pytest.approx(0.9, abs=1e-4)  # of whole runs, not of the loop
     assert rows[0].images_a_second == pytest.approx(125)
     assert rows[0].accuracy == pytest.approx((0.75, 0.775, 0.8))
@@ -314,7 +314,7 @@ def test_speedup_efficiency_and_amdahls_p():
 def test_accuracies_of_several_gpus_stand_beside_those_of_one_with_as_many_images():
     rows = numbers.rows_of([*measured(), result("gpu", 1, 64)], 10, 1000, 100)
     assert page_accuracy.beside_one(rows) == [
-        "2 GPUs, 64 each reach 75.0% in 1 run; 1 GPU, 128 77.5% in 2 runs, 75.0% to 80.0%."
+        "2 GPUs, 64 each: mean accuracy 75.0% in 1 run. 1 GPU, 128: 77.5% in 2 runs, from 75.0% to 80.0%."
     ]
 
 
@@ -322,7 +322,7 @@ def test_accuracies_of_several_gpus_stand_beside_those_of_one_with_as_many_image
 def test_machines_with_unlike_numbers_of_gpus_are_told_where_energies_are_compared(gpus):
     results = [result("gpu", 1, 128, gpus=gpus), result("gpu", 2, 256)]
     text = page_energy.energy(Experiment("", Plan(), results))
-    assert ("unlike numbers of GPUs" in text) == (gpus == 1)
+    assert ("different numbers of GPUs" in text) == (gpus == 1)
 
 
 def test_energy_of_what_is_used_above_idle_and_of_all():
@@ -396,7 +396,7 @@ def test_the_page_shows_the_experiments_of_subfolders_each_in_its_place(tmp_path
     others += [Experiment("mnist", Plan("mnist", epochs=8), [result("gpu", 1, 50)])]
     page = page_of(tmp_path, measured(), *others)
     heads = " ".join(page.found["h2"] + page.found["h3"])
-    for wanted in ("2 epochs on", "112 × 197 pixels, rate 0.05, 20 epochs", "What validation costs", "Unequal devices"):
+    for wanted in ("2 epochs on", "112 × 197 pixels, rate 0.05, 20 epochs", "Cost of validation", "Unequal devices"):
         assert heads.count(wanted) == 1
     cells = page.found["td"]
     assert {"4.0% + 96.0%", "CPU + 1 GPU, 128, counted alike", "here, 1 GPU, 50 (8 epochs)", "19.5 s"} <= set(cells)
@@ -406,7 +406,7 @@ def test_the_page_shows_the_experiments_of_subfolders_each_in_its_place(tmp_path
 def test_a_page_without_results_is_a_page_and_a_group_of_one_is_explained(tmp_path):
     assert "Settings" in page_of(tmp_path, []).found["h2"]
     words = " ".join(page_of(tmp_path, [result("gpu", 1, 128), result("group", 1, 128, seconds=101.0)]).found["p"])
-    assert "1 GPU in a group of one, 128: what the loop of several devices costs one" in words
+    assert "1 GPU in a group of one, 128: this shows what the loop for several devices costs" in words
 
 
 def test_without_matplotlib_the_results_are_there_and_no_page(tmp_path, monkeypatch):
@@ -515,7 +515,7 @@ def test_ctrl_c_in_a_run_ends_all_and_another_number_of_processes_is_refused(tmp
 
 def test_other_options_and_other_files_are_refused(tmp_path):
     runs.settle(TINY, tmp_path / "one")
-    with pytest.raises(CourseError, match="holds an experiment with epochs 2; you said 3"):
+    with pytest.raises(CourseError, match="expected epochs 2, as in the experiment there; got 3"):
         runs.refuse_other(Plan(**(vars(TINY) | {"epochs": 3})), tmp_path / "one")
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "mine.txt").write_text("x")

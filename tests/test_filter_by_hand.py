@@ -92,5 +92,5 @@ def test_the_still_picture_fits_its_page_and_says_its_sum(walk):
 
 
 def test_a_filter_that_fits_nowhere_is_refused():
-    with pytest.raises(CourseError, match="3 × 3 has no place on an image of 2 × 5"):
+    with pytest.raises(CourseError, match="3 × 3 does not fit on an image of 2 × 5"):
         filter_by_hand.widget(Walk(image=np.ones((2, 5))))

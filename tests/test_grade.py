@@ -112,8 +112,8 @@ def test_the_points_of_the_docs_are_those_that_are_given():
     ("text", "said"),
     [
         ('[notebook]\n"02_activation" = 2\n', "did you mean 02_activations?"),
-        ('[exercise]\n"sigmoid.numpy" = -1\n', "from 0"),
-        ("[exercise]\n'sigmoid.numpy' = true\n", "from 0"),
+        ('[exercise]\n"sigmoid.numpy" = -1\n', "at least 0"),
+        ("[exercise]\n'sigmoid.numpy' = true\n", "at least 0"),
         ("[points]\n", "'points'"),
         ("exercise = 3\n", "table"),
         ("not toml", "TOML"),
@@ -143,7 +143,7 @@ def test_marks_are_changed_by_hand_with_a_reason(group, tmp_path):
         ("eve,sigmoid.numpy,1,", "reason"),
         ("eve,sigmoid.numpy,1", "reason"),
         ("eve,sigmoid.nump,1,x", "did you mean sigmoid.numpy"),
-        ("eve,sigmoid.numpy,nan,x", "points as a number"),
+        ("eve,sigmoid.numpy,nan,x", "points of at least 0"),
         ("eve,sigmoid.numpy,1,x\neve,sigmoid.numpy,2,y", "twice"),
     ],
 )
@@ -151,15 +151,6 @@ def test_overrides_with_a_mistake_are_refused(line, said, group, tmp_path):
     (tmp_path / "overrides.csv").write_text(f"student,exercise,points,reason\n{line}\n")
     with pytest.raises(CourseError, match=said):
         run(tmp_path, group, overrides=tmp_path / "overrides.csv")
-
-
-@pytest.mark.full
-def test_twice_the_same_marks_byte_for_byte(group, tmp_path):
-    run(tmp_path, group)
-    run(tmp_path, group, name="again.csv", jobs=1)
-    files = ["{}.csv", "{}_by_student.csv", "{}_overview.html", "{}_feedback/ada.html", "{}_feedback/eve.html"]
-    for file in files:
-        assert (tmp_path / file.format("marks")).read_bytes() == (tmp_path / file.format("again")).read_bytes()
 
 
 @pytest.mark.full
@@ -182,7 +173,7 @@ def test_the_same_text_is_judged_once_and_what_was_judged_is_not_judged_again(tm
         file.write('{"key": "half')  # a run that was killed
     said = []
     found = run(tmp_path, tmp_path / "group", say=said.append)
-    assert any("1 texts were judged before" in line for line in said)
+    assert any("judged before, according to the journal: 1 of" in line for line in said)
     assert [found[name, "sigmoid.numpy"]["state"] for name in "ag"] == ["right", "wrong"]
     assert len(queue.Journal(journal).verdicts) == 2
 
@@ -228,7 +219,7 @@ def test_what_breaks_a_judge_or_never_ends_costs_nobody_else_a_mark(tmp_path):
     assert [found[name, "sigmoid.numpy"]["state"] for name in "abcd"] == ["wrong", "wrong", "wrong", "right"]
     assert [found[name, "output_delta.numpy"]["state"] for name in "abd"] == ["right"] * 3
     assert found["b", "sigmoid.numpy"]["kind"] == "time limit"
-    assert any("once more, alone" in line for line in said)
+    assert any("judged again, alone" in line for line in said)
 
 
 def test_a_worker_that_is_killed_is_a_crash_of_that_text(monkeypatch):
@@ -302,9 +293,9 @@ def test_points_by_hand_for_somebody_of_whom_nothing_was_read_are_said(group, tm
     said = []
     found = run(tmp_path, group, overrides=tmp_path / "overrides.csv", say=said.append)
     assert found["nobody", "sigmoid.numpy"]["points"] == "1" and found["eve", "sigmoid.numpy"]["points"] == "0"
-    assert any("nothing of nobody could be read" in line for line in said)
+    assert any("nothing from nobody could be read" in line for line in said)
     assert any("'eva'" in line and "did you mean eve" in line for line in said)
-    assert said[-1] == "4 handed in by 4 students: 3 read, 1 not read, 0 replaced by newer ones"
+    assert said[-1] == "hand-ins: 4 from 4 students; 3 read, 1 not read, 0 replaced by newer ones"
     assert "not read: nobody: nothing in it" in said
 
 
@@ -331,7 +322,7 @@ def test_without_a_sandbox_nothing_is_marked_unless_asked_to(group, tmp_path, mo
     assert "--no-sandbox" in command_refused(capsys, command)
     assert not (tmp_path / "marks.csv").exists()
     assert main([*command, "--no-sandbox"]) == 0
-    assert "your rights" in capsys.readouterr().out
+    assert "your permissions" in capsys.readouterr().out
 
 
 def test_a_right_answer_is_right_in_the_sandbox_too(group, tmp_path):
@@ -394,7 +385,7 @@ def test_the_last_line_names_the_page_to_open_and_notebooks_are_one_line(tmp_pat
     said, page = capsys.readouterr().out, (tmp_path / "week3_overview.html").read_text("utf-8")
     assert said.splitlines()[-1].endswith(f"open {tmp_path / 'week3_overview.html'} first")
     for text in (said, page):
-        assert text.count("read from notebooks") == 1 and "3 students with answers read" in text
+        assert text.count("read from notebooks") == 1 and "3 students: answers were read" in text
 
 
 # ---- one file to hand in
@@ -417,7 +408,7 @@ def test_submit_packs_what_grade_reads(my_kernels, tmp_path, capsys):
 
 
 def test_there_must_be_something_to_submit(my_kernels, tmp_path, capsys):
-    assert "none is kept" in command_refused(capsys, ["submit", "--out", str(tmp_path / "ada.zip")])
+    assert "solve an exercise" in command_refused(capsys, ["submit", "--out", str(tmp_path / "ada.zip")])
     hand_in(my_kernels, sigmoid_numpy=SIGMOID)
     assert main(["submit", "--out", str(tmp_path / "ada.tar")]) == 2
     assert not list(tmp_path.glob("ada.*"))

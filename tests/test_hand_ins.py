@@ -13,7 +13,7 @@ from nnclassroom.exercises.hints import exercises
 from nnclassroom.handing_in import pieces, submission
 from nnclassroom.handing_in.kernel_files import file_of
 from nnmarking import class_folder
-from tests.made_class import put
+from tests.made_class import put, without_ids
 from tests.made_class import tarred as tar
 from tests.made_class import zipped as archive
 
@@ -39,13 +39,6 @@ def notebook() -> bytes:
     return nbformat.writes(v4.new_notebook(cells=cells)).encode()
 
 
-def without_ids(notebook: bytes) -> bytes:
-    book = json.loads(notebook)
-    for cell in book["cells"]:
-        del cell["id"]
-    return json.dumps(book | {"nbformat_minor": 4}).encode()
-
-
 def packed(text: str, time: str) -> bytes:
     return archive({"submission.json": json.dumps({"time": time}), "my_kernels/sigmoid.numpy.py": text})
 
@@ -57,7 +50,7 @@ READ = {
     "a folder of kernels": ({"ada/sigmoid.numpy.py": SIGMOID}, ""),
     "a folder with my_kernels": (
         {"ada/my_kernels/sigmoid.numpy.py": SIGMOID, "ada/b/sigmoid.numpy.py": "no"},
-        "my_kernels/sigmoid.numpy.py counts, the one kept, and not b/sigmoid.numpy.py",
+        "my_kernels/sigmoid.numpy.py counts and not b/sigmoid.numpy.py, since it is a kept kernel",
     ),
     "a .zip": ({"ada.zip": archive({"sigmoid.numpy.py": SIGMOID})}, ""),
     "a .tar.gz": ({"ada.tar.gz": tar({"./my_kernels/sigmoid.numpy.py": SIGMOID})}, ""),
@@ -154,7 +147,7 @@ UNREAD = {
         "a path out of the archive",
     ),
     "archives in archives": ({"ada.zip": in_each_other(6)}, "inside each other"),
-    "pages": ({"ada/02.html": "<p>", "ada/02.png": "x"}, "no kernel and no notebook in it, but 02.html, 02.png"),
+    "pages": ({"ada/02.html": "<p>", "ada/02.png": "x"}, "no kernel and no notebook in it, only 02.html, 02.png"),
     "a .rar": ({"ada.rar": b"Rar!"}, "expected a .zip"),
     "a .rar in a folder": ({"ada/my.rar": b"Rar!"}, "my.rar is not read"),
     "words": ({"ada.txt": "done!"}, "expected a .zip, a .tar.gz, a folder or a notebook; got a .txt"),
@@ -186,7 +179,7 @@ def test_a_notebook_that_is_too_long_is_to_be_handed_in_without_its_outputs(tmp_
 
 def test_a_name_close_to_an_exercise_is_said(tmp_path):
     (found,) = class_folder.find([put(tmp_path / "group", {"ada/sigmoyd.numpy.py": SIGMOID})], KNOWN)
-    assert found.notes == ("sigmoyd.numpy.py is no exercise here; did you mean sigmoid.numpy.py?",)
+    assert found.notes == ("sigmoyd.numpy.py is not an exercise here; did you mean sigmoid.numpy.py?",)
 
 
 def test_a_renamed_kernel_does_not_replace_the_right_one(tmp_path):
@@ -207,7 +200,7 @@ def test_of_two_hand_ins_the_newest_by_its_record_counts(tmp_path):
     group = put(tmp_path / "group", {"ada/1.zip": old, "ada/2.zip": new, "bob.zip": new, "bob.tar.gz": tar({"x": ""})})
     ada, bob = class_folder.find([group], KNOWN)
     assert ada.texts == {"sigmoid.numpy.py": "old"} and (ada.entries, ada.replaced) == (1, 0)  # 12:00 in London, 11:30
-    assert "of 2 hand-ins 1.zip counts" in ada.notes[0] and "by its record" in ada.notes[0]
+    assert "the newest counts: 1.zip" in ada.notes[0] and "by its record" in ada.notes[0]
     assert bob.texts == {"sigmoid.numpy.py": "new"} and (bob.entries, bob.replaced) == (2, 1)
     assert any("bob.tar.gz is not read" in note for note in bob.notes)
 

@@ -65,7 +65,7 @@ def test_a_wheel_that_is_a_file_goes_along(tmp_path, capsys):
     wheel.write_bytes(b"the course")
     out = tmp_path / "hosted.zip"
     assert main(["handout", "--hosted", "--wheel", str(wheel), "--out", str(out)]) == 0
-    assert "uploaded with them" in capsys.readouterr().out
+    assert "students upload with a notebook" in capsys.readouterr().out
     with zipfile.ZipFile(out) as archive:
         assert archive.read(f"course/notebooks/{wheel.name}") == b"the course"
         assert f"Upload `{wheel.name}`" in archive.read("course/README.md").decode()
@@ -116,7 +116,7 @@ def test_the_cell_installs_the_course_where_it_is_missing(monkeypatch, tmp_path)
 
 def test_the_cell_says_what_is_wrong(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match=r"expected nncourse-1.whl beside this notebook"):
+    with pytest.raises(SystemExit, match=r"nncourse-1.whl is not beside this notebook"):
         run_cell(monkeypatch, "nncourse-1.whl", False)
     with pytest.raises(SystemExit, match="no route\nto host"):
         run_cell(monkeypatch, ADDRESS, False, FAILED)
@@ -175,12 +175,12 @@ def test_it_says_what_it_installs_and_what_it_could_not(monkeypatch, capsys):
 
     monkeypatch.setattr(on_host.subprocess, "run", started)
     needed = [Requirement("anywidget>=0.9"), Requirement("cuda-core>=1.0; sys_platform != 'darwin'")]
-    assert "here now" in on_host.install(needed)
+    assert "installed now" in on_host.install(needed)
     assert commands[0][-2:] == ["anywidget>=0.9", "cuda-core>=1.0"]
     assert "anywidget, cuda-core" in capsys.readouterr().out
     said = on_host.install(needed)
     assert "could not be installed: anywidget, cuda-core (to host)" in said
-    assert on_host.install([]) == "All that the course needs is here." and len(commands) == 2
+    assert on_host.install([]) == "Everything that the course needs is installed." and len(commands) == 2
 
 
 def test_a_restart_is_asked_for_only_if_an_old_version_is_loaded(monkeypatch):
@@ -242,7 +242,7 @@ def test_a_drive_keeps_kernels_and_what_was_kept_before_goes_along(monkeypatch, 
     monkeypatch.setenv("NNCOURSE_MY_KERNELS", str(before))
     said = on_host.keep_on(drive)
     folder = drive / "nncourse" / "my_kernels"
-    assert kept_kernels.folder() == folder and str(folder) in said and "1 from this session" in said
+    assert kept_kernels.folder() == folder and str(folder) in said and "from this session: 1" in said
     assert (folder / "relu.numpy.py").read_text() == RELU and (folder / "tanh.numpy.py").read_text() == "newer"
     assert kept_kernels.progress()["relu.numpy"]["seconds"] == 1e-6
     assert "from this session" not in on_host.keep_on(drive)

@@ -113,7 +113,7 @@ def test_a_file_of_a_huge_network_is_refused(tmp_path):
     """Its parameters are few, but a sample would take 4 GB."""
     layers = [MaxPool(1), MaxPool(30_000), *make_network("image1x1x1,10").layers]
     files.save(files.Model(Network(layers, input_shape=(1, 30_000, 30_000))), tmp_path / "x.npz")
-    assert "numbers a sample" in refused(files.load, tmp_path / "x.npz")
+    assert "numbers per sample" in refused(files.load, tmp_path / "x.npz")
 
 
 # ---- the command line

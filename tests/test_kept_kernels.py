@@ -182,7 +182,7 @@ def test_a_changed_file_is_checked_again(my_kernels, calls, monkeypatch):
         (lambda path: path.write_text(WRONG), "wrong"),
         (lambda path: path.write_text("def other(z):\n    return z\n"), "sigmoid"),
         (lambda path: path.write_text("def sigmoid(z: return"), "SyntaxError"),
-        (lambda path: path.write_bytes(b"\xff\xfe\0"), "no text"),
+        (lambda path: path.write_bytes(b"\xff\xfe\0"), "not text"),
         (lambda path: path.unlink(), "gone"),
     ],
     ids=("wrong", "other function", "no Python", "no text", "gone"),

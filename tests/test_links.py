@@ -87,7 +87,7 @@ def test_an_exercise_is_said_to_be_where_it_is(path):
 
 
 def test_the_lists_of_notebooks_name_each_once():
-    rows = re.findall(rf"^\| ({ONE}) .*\| ([\d¼½¾]+) \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(rf"^\| \[({ONE}) .*\| ([\d¼½¾]+) \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
     hours = [re.search(r"Time: about ([\d¼½¾]+) hour", texts(path))[1] for path in NOTEBOOKS]
     assert rows == list(zip(sorted(NUMBERS), hours, strict=True))
     whole = sum(int("0" + text.rstrip("¼½¾")) + max(0, " ¼½¾".find(text[-1])) / 4 for text in hours)

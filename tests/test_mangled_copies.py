@@ -215,7 +215,7 @@ def test_no_ids_and_its_like_in_place_of_a_notebook(course, copy, mine):
     (copy / NOTEBOOK).write_bytes(mine)
     said = " ".join(updated(course, copy))
     now = sources((copy / NOTEBOOK).read_bytes())
-    assert "w = 4" in now and ("yours is no notebook any more" in said) == (mine in BROKEN.values())
+    assert "w = 4" in now and ("your version is no longer a notebook" in said) == (mine in BROKEN.values())
     if b"y = 7" in mine and mine not in BROKEN.values():
         assert "y = 7" in now
 
@@ -278,7 +278,7 @@ def test_what_cannot_be_read_is_one_line_or_passed_over(course, copy, monkeypatc
     (copy / "notebooks/mine.ipynb").write_bytes(content(COLAB))
     monkeypatch.setattr(Path, "read_bytes", refuse)
     unreadable = {copy / NOTEBOOK}
-    with pytest.raises(CourseError, match=r"01_neurons.ipynb: cannot be brought up to date: Permission denied"):
+    with pytest.raises(CourseError, match=r"01_neurons.ipynb: cannot be updated: Permission denied"):
         update.update(course[1], copy)
     unreadable = {copy / "notebooks/mine.ipynb"}
     assert any(line.startswith("updated") for line in update.update(course[1], copy))

@@ -170,7 +170,7 @@ def test_a_cell_that_moves_to_another_notebook_takes_the_attempt_along(course):
     gpu = {"mnew": "# 03b", "setup": "import", "mgpu": "## The GPU", "naive": "raise B", "tiled": "raise C"}
     write(course / "notebooks/03b_dense_on_the_gpu.ipynb", **gpu)
     said = pull(course)
-    assert "2 of your cells have gone" in said and "03b_dense_on_the_gpu" in said
+    assert "moved 2 of your cells" in said and "03b_dense_on_the_gpu" in said
     assert texts(copy / "03_dense_layers.ipynb") == {"mdense": "# 03", "numpy": "A @ W.T", "mend": "now 03b"}
     found = texts(copy / "03b_dense_on_the_gpu.ipynb")
     assert found == gpu | {"naive": "int i = half written", "own": "why not?"}
@@ -212,7 +212,7 @@ def test_a_renamed_notebook_takes_everything_along(course, copy):
     edit(copy / "01_neurons.ipynb", blank="half written", own="mine too")
     (course / "notebooks/01_neurons.ipynb").rename(course / "notebooks/01_one_neuron.ipynb")
     said = pull(course)
-    assert "2 of your cells have gone" in said and "removed 01_neurons" in said
+    assert "moved 2 of your cells" in said and "removed 01_neurons" in said
     assert not (copy / "01_neurons.ipynb").exists()
     assert texts(copy / "01_one_neuron.ipynb") == FIRST | {"blank": "half written", "own": "mine too"}
 
@@ -250,7 +250,7 @@ def test_a_move_that_was_interrupted_loses_nothing(course, copy, monkeypatch, al
 
 def test_a_damaged_notebook_is_replaced_and_kept(course, copy):
     (copy / "01_neurons.ipynb").write_text("{ broken")
-    assert "01_neurons.ipynb; yours is no notebook any more" in bring(course)
+    assert "01_neurons.ipynb; your version is no longer a notebook" in bring(course)
     assert texts(copy / "01_neurons.ipynb") == FIRST
     assert (copy / "backups/001/01_neurons.ipynb").read_text() == "{ broken"
     assert bring(course) == ""
@@ -260,7 +260,7 @@ def test_a_copy_without_its_manifest_stays_as_it_is(course, copy):
     edit(copy / "01_neurons.ipynb", blank="half written")
     (copy / MANIFEST).unlink()
     before = {path: path.read_bytes() for path in copy.iterdir()}
-    assert f"its {MANIFEST} is gone" in bring(course)
+    assert f"its {MANIFEST} is missing" in bring(course)
     assert {path: path.read_bytes() for path in copy.iterdir()} == before
 
 
@@ -407,7 +407,7 @@ def test_where_the_course_cannot_be_written_it_lies_in_the_home(tmp_path, monkey
 
 def test_the_courses_own_notebooks_are_copied_without_outputs(tmp_path, capsys):
     assert main(["notebooks", str(tmp_path / "copy")]) == 0
-    assert capsys.readouterr().out.startswith("Your notebooks lie in")
+    assert capsys.readouterr().out.startswith("Your notebooks are in")
     names = {path.name for path in (tmp_path / "copy").glob("*.ipynb")}
     assert len(names) >= 15 and "00_start_here.ipynb" in names
     for path in (tmp_path / "copy").glob("*.ipynb"):
@@ -441,5 +441,5 @@ def test_another_language_has_a_copy_of_its_own(course):
 def test_a_copy_is_not_turned_into_another_language(course):
     write(course / "notebooks" / "es" / "01_neurons.ipynb", **FIRST)
     bring(course)
-    with pytest.raises(CourseError, match="expected your notebooks in es; this folder has them in en"):
+    with pytest.raises(CourseError, match="expected your notebooks in es; they are in en"):
         own_copy.bring(course, course / "my_notebooks", "es")

@@ -396,7 +396,7 @@ def test_the_points_of_other_data_are_drawn_although_the_new_engine_may_lie_wher
 def test_a_cost_that_is_no_number_pauses_with_advice_and_reset_mends_it(open_playground):
     widget = open_playground(activation="relu", learning_rate=1e30)
     send(widget, "start")
-    words = until(lambda: "no number" in words_of(widget) and words_of(widget))
+    words = until(lambda: "no longer a number" in words_of(widget) and words_of(widget))
     assert words.startswith("Paused") and "learning rate below 1e+30" in words and not widget.loop.running
     send(widget, "learning_rate", 0.1)
     send(widget, "reset")

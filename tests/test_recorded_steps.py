@@ -253,8 +253,8 @@ def test_recorded_training_is_the_plain_one(gpu, words, kind, kernels, rate):
     [
         ({"dense_forward": "cupy"}, "sgd", 0.1, "dense_forward (cupy) cannot be recorded"),
         (BY_STEPS | {"hidden_delta": "cupy"}, "sgd", 0.1, "hidden_delta (cupy) cannot be recorded"),  # within branches
-        (BY_STEPS | {"adam_update": "cupy"}, "adam", 0.1, "adam_update (cupy) gets another c1 in each step"),
-        (BY_STEPS | {"sgd_update": "cupy"}, "sgd", HALVED, "sgd_update (cupy) gets another rate"),
+        (BY_STEPS | {"adam_update": "cupy"}, "adam", 0.1, "adam_update (cupy) gets a different c1 in each step"),
+        (BY_STEPS | {"sgd_update": "cupy"}, "sgd", HALVED, "sgd_update (cupy) gets a different rate"),
     ],
 )
 def test_what_cannot_be_recorded_is_said_and_trained(gpu, kernels, kind, rate, why):

@@ -249,7 +249,7 @@ def registered(monkeypatch):
 def test_a_kind_or_a_word_that_is_taken_is_refused(kind, word, taken, monkeypatch):
     monkeypatch.setattr(registry, "KINDS", dict(registry.KINDS))
     there = next(each.layer for name, each in KINDS.items() if name == kind or (each.form and each.form.word == word))
-    with pytest.raises(CourseError, match=f"{taken} of .*Other is taken by .*{there.__name__}: choose another"):
+    with pytest.raises(CourseError, match=f"{taken} of .*Other is already used by .*{there.__name__}: choose a diff"):
         registry.layer(kind, word=word, wanted=word)(type("Other", (WithoutActivation,), {}))
     assert "other" not in registry.KINDS and registry.layer(there.kind)(there) is there
 

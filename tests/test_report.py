@@ -104,7 +104,7 @@ def test_a_half_solved_set_is_judged_anew(quick, work, my_kernels, capsys):
     said = dict(zip([f"{each.operation}.{each.kernel}" for each in exercises()], done_rows(page), strict=True))
     assert said["sigmoid.numpy"].startswith("✓")
     assert said["softmax.numpy"].startswith("✗") and "gone" in said["softmax.numpy"]
-    assert said["mse.numpy"].startswith("✗") and "no text" in said["mse.numpy"]
+    assert said["mse.numpy"].startswith("✗") and "not text" in said["mse.numpy"]
     assert said["dense_forward.numpy"].startswith("✗") and "wrong" in said["dense_forward.numpy"]
     assert sum(words == "open" for words in said.values()) == len(exercises()) - 4
     assert f"1 of {len(exercises())} exercises" in page.words
@@ -285,7 +285,7 @@ def test_your_kernels_drive_a_contender_and_an_error_of_theirs_stops_only_that_o
     time = speedup.measure(BY_LABEL["yours, CPU"], data, test, ["sigmoid.numpy"])  # the check found it wrong
     assert time.note == "sgd_update" and time.backend.kernels["sigmoid"] is sigmoid["numpy"]
     time = speedup.measure(BY_LABEL["yours, CPU"], data, test, ["sigmoid.numpy", "sgd_update.loops"])
-    assert time.step is None and "no right kernel" in time.note
+    assert time.step is None and "no correct kernel" in time.note
     assert "nonsense" in speedup.measure(Contender("x", "numpy", {"sigmoid": "nonsense"}), data, test).note
 
 
@@ -294,7 +294,7 @@ def test_only_kernels_that_take_part_in_a_training_step_make_a_time_yours():
     data, test = small()
     kept_kernels.keep(relu, "loops", "def relu(z):\n    return np.where(z > 0, z, np.float32(0))\n")
     time = speedup.measure(BY_LABEL["yours, CPU"], data, test)
-    assert time.step is None and time.note.startswith("not measured: none of your right kernels takes part")
+    assert time.step is None and time.note.startswith("not measured: none of your correct kernels takes part")
     kept_kernels.keep(sigmoid, "numpy", RIGHT)
     time = speedup.measure(BY_LABEL["yours, CPU"], data, test)
     assert time.step and time.note == "sigmoid"

@@ -150,7 +150,7 @@ def problem(below, machine):
 def test_an_interpreter_in_a_closed_home_is_refused_and_in_an_open_one_serves_all(problem, machine):
     assert problem(SYSTEMS) == ""
     said = problem(ANAS)
-    assert f"lies in {machine / 'home/ana'}, which is closed to other users" in said
+    assert f"is in {machine / 'home/ana'}, which is closed to other users" in said
     assert "PYTHON=/usr/bin/python3 make shared" in said and "\n" not in said
     (machine / "home/ana").chmod(0o711)
     assert problem(ANAS) == ""
@@ -185,7 +185,7 @@ def test_a_set_up_for_one_user_says_so(below, machine, monkeypatch):
     monkeypatch.setattr(below.pwd, "getpwall", lambda: accounts)
     assert below.for_one_user(interpreter, course) == "", "nobody else has an account here"
     accounts.append(SimpleNamespace(pw_uid=4321, pw_dir="/"))
-    assert f"serves you alone: {machine / 'home/ana'}" in below.for_one_user(interpreter, course)
+    assert f"only you can use this .venv: {machine / 'home/ana'}" in below.for_one_user(interpreter, course)
     assert below.for_one_user(machine / SYSTEMS, course) == ""
     course.rename(machine / "home/ana/course")
     assert below.for_one_user(interpreter, machine / "home/ana/course") == ""
@@ -229,7 +229,7 @@ def test_the_driver_decides(detect, tmp_path, driver, cuda, capabilities, expect
 def test_what_was_detected_is_said(detect, tmp_path):
     assert detect() == ("none", "no NVIDIA driver here: the course runs on the CPU, without CuPy")
     fake_nvidia_smi(tmp_path, SMI_TABLE.format(driver="470.82.01", cuda="11.4"))
-    assert "the NVIDIA driver serves CUDA 11" in detect()[1]
+    assert "the NVIDIA driver supports CUDA 11" in detect()[1]
     fake_nvidia_smi(tmp_path, "| Driver Version: 595.10   CUDA UMD Version: 13.2 |")  # a newer wording
     assert detect()[0] == "13"
 
@@ -353,12 +353,12 @@ def test_it_begins_with_the_course_and_shows_what_it_fetches(setup, monkeypatch,
     )
     monkeypatch.setattr(setup, "pip", lambda *options: [sys.executable, "-c", loud])
     setup.set_up("none", "no driver", [], {"python": "", "cuda": "none", "root": "", "files": {}}, stays=True)
-    said = capfd.readouterr().out.replace(f"\n{warnings[0]}\nset-up: fetching", "").splitlines()
-    assert said[0].startswith("set-up: nncourse, the course") and "no driver" in said[1]
+    said = capfd.readouterr().out.replace(f"\n{warnings[0]}\nset-up: downloading", "").splitlines()
+    assert said[0].startswith("set-up: installing nncourse") and "no driver" in said[1]
     assert said[2:5] == [
-        "set-up: fetching numpy numba",
-        "set-up: installing these, half a minute or so",
-        "set-up: the course itself, and its other languages",
+        "set-up: downloading numpy numba",
+        "set-up: installing them, for half a minute or so",
+        "set-up: installing the course itself, and its other languages",
     ]
 
 
@@ -381,7 +381,7 @@ def test_a_failed_fetch_is_an_error_that_shows_what_pip_said(setup, monkeypatch,
     monkeypatch.setattr(setup, "pip", lambda *options: [sys.executable, "-c", "raise SystemExit('the hashes differ')"])
     with pytest.raises(subprocess.CalledProcessError):
         setup.fetch()
-    assert capfd.readouterr().out == "set-up: fetching\nthe hashes differ\n"
+    assert capfd.readouterr().out == "set-up: downloading\nthe hashes differ\n"
 
 
 @pytest.mark.parametrize(
@@ -671,7 +671,7 @@ def test_without_a_copy_nothing_is_started(tmp_path):
 
 def test_without_jupyterlab_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(lab, "find_spec", lambda name: None)
-    with pytest.raises(CourseError, match="expected JupyterLab, which is not installed here: pip install jupyterlab"):
+    with pytest.raises(CourseError, match="JupyterLab, which is not installed here: run pip install jupyterlab"):
         lab.start(tmp_path / "my_notebooks")
     assert not (tmp_path / "my_notebooks").exists()
 

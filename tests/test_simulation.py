@@ -244,7 +244,7 @@ def test_a_circle_of_some_is_told_from_those_behind():
         group.receive(vector, {0: 1, 1: 0, 2: 0, 3: 2}[group.rank])
 
     error = failed(part)
-    assert error.circle == (0, 1) and "behind them wait ranks 2 and 3" in str(error)
+    assert error.circle == (0, 1) and "ranks 2 and 3 wait behind them" in str(error)
 
 
 def test_waiting_for_a_member_that_has_ended():
@@ -277,7 +277,7 @@ def test_a_tag_that_nobody_sends():
         elif group.rank == 1:
             group.send(vector, 0, tag=3)
 
-    assert "rank 1's message has tag 3, rank 0 wants tag 2" in str(failed(part))
+    assert "rank 1's message has tag 3, rank 0 expects tag 2" in str(failed(part))
 
 
 def test_a_member_that_died_is_named():
@@ -319,7 +319,7 @@ def test_chunks_of_another_size_or_type():
 
     error = failed(part)
     assert error.kind == "wrong chunk" and (error.rank, error.step) == (0, 1)
-    assert "wants 8 numbers" in str(error) and "sent 3 numbers" in str(error)
+    assert "expects 8 numbers" in str(error) and "sent 3 numbers" in str(error)
     assert "float64" in str(failed(doubles))
 
 
@@ -332,7 +332,7 @@ def test_partners_that_do_not_exist(to):
     error = failed(part)
     assert error.kind == "wrong rank" and error.rank == 2 and f"send to rank {to}" in str(error)
     error = failed(lambda group, vector: group.broadcast(vector, 4))
-    assert error.kind == "wrong rank" and "wants to broadcast with root 4, but ranks go from 0 to 3" in str(error)
+    assert error.kind == "wrong rank" and "tries to broadcast with root 4, but ranks go from 0 to 3" in str(error)
 
 
 def test_members_that_meet_for_different_things():
@@ -369,7 +369,7 @@ def test_an_endless_loop_is_stopped():
         group.barrier()
 
     start = time.perf_counter()
-    with pytest.raises(CourseError, match="rank 1 computes for over 0.2 s"):
+    with pytest.raises(CourseError, match="rank 1 has computed for over 0.2 s"):
         simulate(part, 3, patience=0.2)
     assert time.perf_counter() - start < 30
 

@@ -236,7 +236,7 @@ def test_two_tasks_train_one_network(slurm, course):
     told = files.load(course / f"nncourse-parallel-{number}.npz").provenance
     assert (told["epochs"], told["processes"], told["batch_size"]) == (2, 2, 256)
     log = log_of(course, "parallel", number)
-    assert log.count("2 processes train together: of each batch of 256, 128 rows for each of them\n") == 1
+    assert log.count("2 processes train together: each has 128 rows of every batch of 256\n") == 1
     assert "GPU 0,1, cores 2" in log and log.count("cost") == 2 and "xor: 400 samples, network 2-3-1" in log
 
 
@@ -247,7 +247,7 @@ def test_tasks_that_find_no_common_world_are_refused(slurm, course):
     assert slurm.wait(number)["ExitCode"] == "2:0", log_of(course, "parallel", number)
     (line,) = (line for line in log_of(course, "parallel", number).splitlines() if line.startswith("nncourse: "))
     assert (
-        "expected a world of 2 processes, as srun said; each process is alone in its own: say srun --mpi=pmi2" in line
+        "expected a world of 2 processes, according to srun; each process is alone in its own: use srun --mpi" in line
     )
     assert not list(course.glob("*.npz"))
 

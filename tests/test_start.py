@@ -100,7 +100,7 @@ def test_where_a_guard_is_killed_its_rank_is_named(tmp_path):
         psutil.Process(member(tmp_path, 1)).parent().kill()
         status, line = ends_in_time(process, tmp_path)
     assert status == 1  # on a busy machine both ends may be noticed at once: mpiexec kills the other guard
-    assert re.fullmatch(r"nncourse: rank (0 or )?1: the process that looked after it has ended; was it killed\?", line)
+    assert re.fullmatch(r"nncourse: rank (0 or )?1: the process that watched it has ended; was it killed\?", line)
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_half_written(work):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--dataset", "iris.csv"], "rank 0: iris.csv: a CSV file is expected"),
+        (["--dataset", "iris.csv"], "rank 0: iris.csv: expected a CSV file"),
         (["--layers", "3,1"], "rank 0: expected 3 features"),
         (["--batch-size", "0"], "every rank: expected epochs and batch size of at least 1"),
     ],
@@ -300,7 +300,7 @@ def test_the_number_of_processes_may_change_when_training_goes_on(tmp_path):
         arguments += more or ["--layers", "64,20,10", "--cost", "categorical_cross_entropy", "--optimizer", "adam"]
         result = run(tmp_path, "train", *arguments, "--epochs", epochs, "--model", f"{model}.npz")
         assert (result.returncode, result.stderr) == (0, "")
-    shared = "3 processes train together: of each batch of 50, 17 or 16 rows for each of them"
+    shared = "3 processes train together: each has 17 or 16 rows of every batch of 50"
     assert result.stdout.splitlines().count(shared) == 1 and result.stdout.count("model: b.npz") == 1
     alone, together = (files.load(tmp_path / f"{name}.npz") for name in "ab")
     assert together.provenance["epochs"] == 4 and together.provenance["processes"] == 3
@@ -334,8 +334,8 @@ def test_a_world_is_told_by_its_launcher():
 @pytest.mark.parametrize(
     ("by", "size", "words"),
     [
-        ("srun", 1, "of 4 processes, as srun said; each process is alone in its own: say srun --mpi=pmi2"),
-        ("mpiexec", 2, "as mpiexec said; it has 2: start it with the mpiexec of the same MPI"),
+        ("srun", 1, "of 4 processes, according to srun; each process is alone in its own: use srun --mpi=pmi2"),
+        ("mpiexec", 2, "according to mpiexec; it has 2: start it with the mpiexec of the same MPI"),
     ],
 )
 def test_a_world_of_another_size_is_refused(by, size, words):

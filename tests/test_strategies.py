@@ -205,7 +205,7 @@ def test_groups_that_cannot_hear_from_anyone_are_refused():
 
     with pytest.raises(CourseError, match="can hear from anyone"):
         asynchronously(Deaf())
-    with pytest.raises(CourseError, match="a server, a worker"):
+    with pytest.raises(CourseError, match="one server, one worker"):
         asynchronously(ALONE)
 
 

@@ -77,7 +77,7 @@ def test_half_solved_cells_survive_and_old_imports_are_named(copy, new):
     ]
     assert all(line.startswith(("02_activations, cell ", "06_training, cell ")) for line in told)
     words = [line.partition(": for ")[2].partition(" write ") for line in told]
-    assert words[0][0] == "theirs.check('numpy')" and words[0][2].startswith("check(theirs, 'numpy'), after from nnc")
+    assert words[0][0] == "theirs.check('numpy')" and words[0][2].startswith("check(theirs, 'numpy'), and add: from")
     assert words[1][::2] == ("from nncourse.kernels.backend import choose", line_for("choose"))
     assert words[2][0] == "from nncourse.classroom import picture, timing"
     assert words[3][0] == "from nncourse.kernels import kept_kernels"
@@ -135,7 +135,7 @@ def test_every_replacement_is_there():
         ("from nncourse.model.updates import SGD, make_update as m", ["import SGD", "import make_optimizer as m"]),
         (
             "from nncourse.classroom import plots\nplots.plot_neuron(w, b)\nplots.plot_network(n)",
-            ["common as plots", "plot_neuron, after from nnclassroom.figures.nb", "plot_network, after from "],
+            ["common as plots", "plot_neuron, and add: from nnclassroom.figures.nb", "plot_network, and add: from "],
         ),
         ("from nncourse.model.updates import make_update", ["import make_optimizer as make_update"]),
         ("from nncourse.classroom.course import no_such_thing", ["from nnclassroom.exercises.hints import no_such"]),

@@ -93,7 +93,7 @@ def test_one_activation_is_for_all_hidden_layers_with_parameters():
 WRONG_WORDS = {
     "first word only": "image1x8x8",
     "such as conv4x3": "conv4 conv4x3same1 conv4x3p conv4x3x3",
-    ": expected each of s and p once at most, and same or p": "conv4x3samep1 conv4x3s1s2 conv4x3p1p1 conv4x3p1same",
+    ": expected s and p at most once each, and not both": "conv4x3samep1 conv4x3s1s2 conv4x3p1p1 conv4x3p1same",
     "conv4x3samesame: expected": "conv4x3samesame",
     "conv4x9: expected filters no larger": "conv4x9",
     "{}: ": "conv0x3 conv4x0 conv4x3s0 conv4x3p3 conv4x3p0+3",

@@ -24,18 +24,18 @@ def main() -> int:
     """Build every language in a process of its own, and the page that leads to them. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="tools/book.py", description=__doc__)
     parser.add_argument(
-        "--lang", action="append", help="a language; may be given several times (default: all there are)"
+        "--lang", action="append", help="language; give it several times for several languages (default: all)"
     )
     parser.add_argument("--out", type=Path, default=OUT, help="folder to write to (default: build/book)")
     parser.add_argument(
-        "--only", default="", help="only these notebooks and topics, separated by commas: 00_start_here,dense"
+        "--only", default="", help="notebooks and topics to make, such as 00_start_here,dense (default: all)"
     )
     parser.add_argument("--notebooks", type=Path, help="folder of the notebooks (default: that of the language)")
     parser.add_argument(
         "--texts", type=Path, help="folder with README.md, docs/ and book/ (default: that of the language)"
     )
     parser.add_argument(
-        "--address", help="of the repository, for the pages to say (default: that of pyproject.toml, if any)"
+        "--address", help="address of the repository, for links to it (default: the one in pyproject.toml, if any)"
     )
     asked = parser.parse_args()
     codes = asked.lang or languages()

@@ -1,4 +1,4 @@
-"""Writes nncourse/calls.py anew from the operations' contracts, and the index of exercises: `python tools/calls.py`.
+"""Write nncourse/calls.py from the operations' contracts, and the index of exercises: `python tools/calls.py`.
 
 A test keeps both up to date.
 """
@@ -42,7 +42,7 @@ OPERATIONS
 
 
 class Calls:
-    """The operations of a backend, and where their arrays lie."""
+    """The operations of a backend, and the device of their arrays."""
 
     name: str
     device: str
@@ -54,11 +54,11 @@ class Calls:
     fusable: bool
 
     def to_device(self, array: Array) -> Array:
-        """`array` where this backend's kernels want it."""
+        """`array` on this backend's device."""
         raise NotImplementedError
 
     def by_library(self) -> "Calls":
-        """The backend with a library's kernels for dense layers, where it may have them; otherwise itself."""
+        """The backend with a library's kernels for dense layers, if it may use them; otherwise the backend itself."""
         return self
 '''
 
@@ -120,7 +120,7 @@ def text() -> str:
     listed = [f'    "{name}": "{unit}",' for name, unit in activations_among(known).items()]
     adam = f'{{"beta1": {update.BETA_1}, "beta2": {update.BETA_2}, "epsilon": {update.EPSILON}}}'
     head = HEAD.replace("ACTIVATIONS\n", "\n".join(["ACTIVATIONS = {", *listed, "}", ""]))
-    head = head.replace("ADAM\n", f"ADAM = {adam}  # what stands in adam_update\n")
+    head = head.replace("ADAM\n", f"ADAM = {adam}  # the constants in adam_update\n")
     head = head.replace("OPERATIONS\n", table(topics()))
     return "\n".join([head, *map(method, known.values())])
 

@@ -1,6 +1,6 @@
-"""Print how long each cell of notebooks takes, and its longest silence: tools/cells.py --beside 2 FILE …
+"""Print how long each cell of a notebook takes, and its longest silence: tools/cells.py --beside 2 FILE …
 
-With --beside each notebook runs twice: alone, and beside so many processes that never end, as on a shared machine.
+With --beside N each notebook runs twice: alone, and together with N processes that never end, as on a shared machine.
 """
 
 import argparse
@@ -26,9 +26,9 @@ Cell = tuple[float, float]  # seconds from its start to its end, and the longest
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--beside", type=int, default=0, help="endless processes (default none)")
-    parser.add_argument("--solved", action="store_true", help="with the course's own answers in the exercises")
-    parser.add_argument("--least", type=float, default=0.5, help="cells that take fewer seconds are left out")
+    parser.add_argument("--beside", type=int, default=0, help="number of endless processes (default 0)")
+    parser.add_argument("--solved", action="store_true", help="fill in the course's own answers")
+    parser.add_argument("--least", type=float, default=0.5, help="leave out cells that take fewer seconds")
     options = parser.parse_args()
     for path in options.files:
         found = []

@@ -1,7 +1,7 @@
-"""Circles of imports in the packages and in benchmarks/: `python tools/circles.py`. The suite runs it too.
+"""Find circles of imports in the packages and in benchmarks/: `python tools/circles.py`. The tests run it too.
 
-import-linter keeps the direction between packages and rooms; it does not look for circles within a room. Every import
-statement counts: those inside functions and those for annotations alone, since a reader follows them too.
+import-linter checks the direction of imports between packages and subpackages, but finds no circles within one of them.
+Every import statement counts, also inside a function or for annotations alone, since a reader follows these too.
 """
 
 import ast

@@ -1,6 +1,6 @@
-"""What the notebooks claim, and in how many seeds it holds: python tools/claims.py [09 14] [--list]
+"""Check what the notebooks claim, and for how many seeds it holds: python tools/claims.py [09 14] [--list]
 
-Each line has the words, their evidence, and the seeds in which they hold. With --list nothing is run: it prints the
+Each line has a claim, its evidence, and the seeds for which it holds. With --list nothing is run: it prints the
 sentences that have no evidence. claims/__init__.py says what counts as evidence.
 """
 
@@ -171,13 +171,11 @@ def shown(claim: Claim, result: tuple[int, int] | None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; the exit status is 1 if a claim does not hold, or, with --list, if one has no evidence."""
-    parser = argparse.ArgumentParser(description="try what the notebooks claim")
+    parser = argparse.ArgumentParser(description="check what the notebooks claim")
     parser.add_argument(
         "notebooks", nargs="*", metavar="NOTEBOOK", help="number of a notebook, such as 09 (default: all)"
     )
-    parser.add_argument(
-        "--list", action="store_true", help="print the sentences that have no evidence, and run nothing"
-    )
+    parser.add_argument("--list", action="store_true", help="only print the sentences that have no evidence")
     options = parser.parse_args(arguments)
     paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
     known = {path.stem.partition("_")[0]: path for path in paths}

@@ -1,10 +1,10 @@
-"""Judges an old corpus of answers by the judge of today: python -m tools.corpus --from d565c5a --processes 16
+"""Judge an old corpus of answers with today's judge: python -m tools.corpus --from d565c5a --processes 16
 
-It reads tests/answers, tests/exercises and tests/mutants as they stood at d565c5a, where each text was whole: right and
-wrong answers, forgeries, attacks, mutants. `--from` is a commit, or a folder that holds those three folders. It prints
-JSON: how many of each kind were refused and accepted, each text that was judged otherwise than it should be, and each
-that is without a counterpart today, with the reason. Forged records and planted files are not tried here, since
-tests/test_forgeries.py does. With d565c5a in a folder: `git archive d565c5a tests | tar -x -C FOLDER`.
+It reads tests/answers, tests/exercises and tests/mutants of commit d565c5a, which had each text as a whole: right and
+wrong answers, forgeries, attacks, mutants. `--from` names a commit, or a folder with these three folders, which
+`git archive d565c5a tests | tar -x -C FOLDER` makes. It prints JSON: how many texts of each kind were refused and
+accepted, each text that was judged wrongly, and each text that has no counterpart today, with the reason. It leaves
+forged records and planted files to tests/test_forgeries.py.
 """
 
 import argparse
@@ -183,10 +183,10 @@ def one(text: Text) -> tuple[Text, str, str, float]:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--from", dest="origin", default="d565c5a", metavar="COMMIT", help="or a folder")
+    options.add_argument("--from", dest="origin", default="d565c5a", metavar="COMMIT", help="commit, or folder")
     options.add_argument("--processes", type=int, default=os.cpu_count(), metavar="N")
-    options.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N equal parts")
-    options.add_argument("--kind", choices=KINDS, help="only texts of this kind")
+    options.add_argument("--part", default="1/1", metavar="K/N", help="judge the K-th of N equal parts")
+    options.add_argument("--kind", choices=KINDS, help="judge only texts of this kind")
     given = options.parse_args()
     k, n = map(int, given.part.split("/"))
     texts = [text for text in read(given.origin) if given.kind in (None, text.kind)][k - 1 :: n]

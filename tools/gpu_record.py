@@ -1,7 +1,7 @@
-"""A plugin of pytest for tools/test_gpu.py: it leaves out what has passed, and records outcomes and printed output.
+"""A pytest plugin for tools/test_gpu.py, which leaves out tests that have passed, and records outcomes and output.
 
-NNCOURSE_GPU_RECORD names the record, with a line for each test, NNCOURSE_GPU_DONE a list of what need not run again,
-and NNCOURSE_GPU_PART is 1/2 for the first half of the tests.
+NNCOURSE_GPU_RECORD names the file for the record, which has one line per test. NNCOURSE_GPU_DONE names a list of tests
+that need not run again. NNCOURSE_GPU_PART is 1/2 for the first half of the tests.
 """
 
 import json

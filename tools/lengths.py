@@ -1,16 +1,16 @@
-"""How long a notebook takes a reader, by one formula: `python tools/lengths.py` prints all.
+"""Estimate how long a notebook takes a reader, with one formula: `python tools/lengths.py` prints all estimates.
 
-With --write it first corrects the hours in the heads that state them, and in README's list.
+With --write it first corrects the hours in the notebooks' first cells and in README's list.
 
 minutes = words / 37 + 2 · the lines of its exercises
 
-The two numbers are fitted to what readers who solved everything estimated for each of the notebooks: the hours are
-within a quarter of that, and furthest from it in 05, which gets 2½ for 3¼. A third number, for each exercise or each
-cell, would bring that to a sixth.
+The two numbers are fitted to the estimates of readers who solved everything in each notebook. The hours differ from
+these by at most a quarter, most in 05: 2½ where readers estimated 3¼. With a third number, for each exercise or each
+cell, that would be a sixth.
 
-Words are those of all markdown cells. An exercise is a cell with `your code here: about 6 lines`, and these are its
-lines; one below a heading with "if you like" is extra, and takes no time. A notebook's first cell states the hours,
-to a quarter: "Time: about 2¼ hours."
+The words are those of all Markdown cells. An exercise is a cell with `your code here: about 6 lines`, and these are its
+lines. An exercise below a heading with "if you like" is optional, and takes no time. A notebook's first cell states the
+hours, to a quarter: "Time: about 2¼ hours."
 """
 
 import re
@@ -101,7 +101,7 @@ def write_hours(path: Path) -> None:
         text = path.read_text("utf-8")
         path.write_text(STATED.sub(lambda match: match[0].replace(match[1], hours), text, count=1), "utf-8")
     readme, number = ROOT / "README.md", path.stem.partition("_")[0]
-    row = re.compile(rf"^(\| {number} .*\| )[\d¼½¾]+( \|)$", re.MULTILINE)
+    row = re.compile(rf"^(\| \[{number} .*\| )[\d¼½¾]+( \|)$", re.MULTILINE)
     readme.write_text(row.sub(rf"\g<1>{hours.partition(' ')[0]}\g<2>", readme.read_text("utf-8")), "utf-8")
 
 

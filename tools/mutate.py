@@ -1,10 +1,10 @@
-"""A mutation test of the judge: python tools/mutate.py [--exercise OPERATION.KERNEL] [--limit SECONDS] [--list]
+"""Test the judge with mutants: python tools/mutate.py [--exercise OPERATION.KERNEL] [--limit SECONDS] [--list]
 
-A mutant is a right answer in which one token is another. The judge must refuse all of them, but for those that compute
-the same: tools/mutants_equivalent.toml has these, each under the reason. Every other survivor is a hole in the judge.
+A mutant is a correct answer in which one token is different. The judge must refuse all mutants, except those that still
+compute the same: tools/mutants_equivalent.toml lists them by reason. Every other survivor is a hole in the judge.
 
-Results are kept in build/mutants.jsonl, so that the same command resumes; --again judges survivors once more. Several
-of these may run at once, on different exercises.
+Results are kept in build/mutants.jsonl, so that the same command resumes; --again judges the survivors once more.
+Several of these commands may run at once, on different exercises.
 """
 
 import argparse
@@ -226,9 +226,9 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description="judge all mutants of the right answers")
     names = [*map(name_of, RIGHT)]
-    parser.add_argument("--exercise", action="append", choices=names, metavar="OPERATION.KERNEL", help="only this one")
-    parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="judge for this long")
-    parser.add_argument("--again", action="store_true", help="judge the survivors once more")
+    parser.add_argument("--exercise", action="append", choices=names, metavar="OPERATION.KERNEL", help="judge this one")
+    parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="time after which to stop")
+    parser.add_argument("--again", action="store_true", help="judge the survivors of earlier runs once more")
     parser.add_argument("--list", action="store_true", help="print the survivors that are not in the table")
     options = parser.parse_args()
     RESULTS.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Run notebooks and save their outputs without metadata that varies from run to run: tools/notebooks.py [FILE …]."""
+"""Run notebooks and save their outputs, without metadata that vary from run to run: tools/notebooks.py [FILE …]."""
 
 import os
 import sys

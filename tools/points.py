@@ -1,6 +1,6 @@
-"""The points of the exercises, as `nncourse grade` gives them: `python tools/points.py` prints the table.
+"""Print the points of the exercises, as `nncourse grade` gives them, in a table: `python tools/points.py`.
 
-With --write it goes into docs/instructors.md, between <!-- points --> and <!-- end -->.
+With --write it writes the table into docs/instructors.md, between <!-- points --> and <!-- end -->.
 """
 
 import re

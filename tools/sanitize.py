@@ -1,4 +1,4 @@
-"""Check every CUDA kernel on the GPU under NVIDIA's compute-sanitizer, which comes with the CUDA toolkit.
+"""Check every CUDA kernel on a GPU with NVIDIA's compute-sanitizer, which comes with the CUDA toolkit.
 
 python tools/sanitize.py                 memcheck (out-of-bounds accesses), then racecheck (shared memory)
 python tools/sanitize.py racecheck       only one of its tools

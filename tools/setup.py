@@ -1,12 +1,12 @@
 """Set up the course in .venv: `make lab`, `make test`, `make setup`, `make shared` and `make book` call this.
 
 It checks the machine, determines which CUDA version its NVIDIA driver supports, and installs the hashed lock files of
-requirements/ and then the package. What was installed is recorded in .venv, so that a second run has nothing to do.
+requirements/ and then the package. It records in .venv what it has installed, so that a second run has nothing to do.
 
-    PYTHON=python3.12 make lab      another interpreter
-    CUDA=13 make lab                12, 13 or none instead of detecting it, for instance on a Slurm login node
-    make shared                     for all users of a machine: refused if they could not reach what is set up
-    tools/setup.py packages         only what the lock files name, for a layer of a container
+    PYTHON=python3.12 make lab      uses a different interpreter
+    CUDA=13 make lab                sets 12, 13 or none instead of detecting it, for instance on a Slurm login node
+    make shared                     sets up for all users of a machine; refused if they could not reach the result
+    tools/setup.py packages         installs only what the lock files name, for a layer of a container
 
 It uses only the standard library and syntax of Python 3.6, so that an old Python gets an error message and not a
 SyntaxError. Hence the quoted type hints.
@@ -92,12 +92,12 @@ def sharing_problem(interpreter: Path, course: Path) -> str:
     """An error message if other users could not reach the course or its interpreter, else ""."""
     closed = closed_folder(course / "tools" / "setup.py", course)
     if closed:
-        return f"{closed} is closed to other users: for a course that all can read, say chmod -R go+rX {closed}"
+        return f"{closed} is closed to other users: so that all can read the course, run chmod -R go+rX {closed}"
     closed = closed_folder(interpreter, course)
     if closed:
         return (
-            f"{interpreter} lies in {closed}, which is closed to other users, so they could not run it: "
-            "take the system's, as in: PYTHON=/usr/bin/python3 make shared"
+            f"{interpreter} is in {closed}, which is closed to other users, so they could not run it: "
+            "use the system's Python, as in: PYTHON=/usr/bin/python3 make shared"
         )
     return ""
 
@@ -110,7 +110,7 @@ def for_one_user(interpreter: Path, course: Path) -> str:
     closed = closed_folder(interpreter, course)
     if not (outside and closed) or closed_folder(course / "tools" / "setup.py", course):
         return ""
-    return f"this .venv serves you alone: {closed}, where its interpreter lies, is closed to others (see make shared)"
+    return f"only you can use this .venv: {closed}, which has its interpreter, is closed to others (see make shared)"
 
 
 # Detecting CUDA
@@ -152,17 +152,17 @@ def detect_cuda(driver_file: Path = Path("/proc/driver/nvidia/version")) -> "tup
     if served == 0:
         return "none", "no NVIDIA driver here: the course runs on the CPU, without CuPy"
     if served < 12:
-        return "none", f"the NVIDIA driver serves CUDA {served}, CuPy needs 12 (driver 525) or newer: CuPy is left out"
+        return "none", f"the NVIDIA driver supports CUDA {served}, but CuPy needs 12 (driver 525) or newer: no CuPy"
     if served >= 13 and oldest_gpu() < 7.5:
-        return "12", "a GPU older than compute capability 7.5, which CUDA 13 has dropped: CuPy for CUDA 12"
+        return "12", "a GPU older than compute capability 7.5, which CUDA 13 does not support: CuPy for CUDA 12"
     cuda = str(min(served, 13))
-    return cuda, f"the NVIDIA driver serves CUDA {served}: CuPy for CUDA {cuda}"
+    return cuda, f"the NVIDIA driver supports CUDA {served}: CuPy for CUDA {cuda}"
 
 
 def choose_cuda(asked: str, noted: str) -> "tuple[str, str]":
     """The CUDA to install and the reason: as requested by CUDA=..., else as detected, else as .venv already has."""
     if asked:
-        return asked, f"CUDA={asked}, as asked"
+        return asked, f"CUDA={asked}, as requested"
     detected, reason = detect_cuda()
     if detected == "none" and noted in ("12", "13"):
         return noted, f"no usable NVIDIA driver here, but .venv has CuPy for CUDA {noted}: kept (CUDA=none removes it)"
@@ -230,7 +230,7 @@ def pip(*options: str) -> "list[str]":
 def fetch(*options: str) -> None:
     """Install what is locked. Of all that pip says, show names as they come, each warning once, and how it failed."""
     command = pip("--progress-bar", "off", "--require-hashes", "--only-binary", ":all:", *options)
-    print("set-up: fetching", end="", flush=True)
+    print("set-up: downloading", end="", flush=True)
     lines, kinds = [], set()
     with subprocess.Popen(
         command, cwd=str(ROOT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
@@ -252,8 +252,8 @@ def shown(line: str) -> str:
     if collecting:
         return " " + collecting.group(1)
     if re.match("WARNING|DEPRECATION", line):
-        return "\n" + line + "set-up: fetching"
-    return "\nset-up: installing these, half a minute or so" if line.startswith("Installing collected") else ""
+        return "\n" + line + "set-up: downloading"
+    return "\nset-up: installing them, for half a minute or so" if line.startswith("Installing collected") else ""
 
 
 def install(locks: "list[str]", course: bool) -> None:
@@ -261,7 +261,7 @@ def install(locks: "list[str]", course: bool) -> None:
     fetch(*(option for lock in locks for option in ("--requirement", lock)))
     if not course:
         return
-    print("set-up: the course itself, and its other languages", flush=True)
+    print("set-up: installing the course itself, and its other languages", flush=True)
     subprocess.run(pip("--quiet", "--no-build-isolation", "--no-index", "--editable", "."), cwd=str(ROOT), check=True)
     settings = VENV / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
     settings.parent.mkdir(parents=True, exist_ok=True)
@@ -273,7 +273,7 @@ def write_languages() -> None:
     for folder in sorted(path for path in (ROOT / "locale").glob("*") if path.is_dir()):  # none in a hand-out
         command = [str(VENV_PYTHON), str(ROOT / "tools" / "translate.py"), "write", folder.name, "--if-old"]
         if subprocess.run(command).returncode:
-            print(f"set-up: of the language {folder.name} not all could be written: there the course is in English")
+            print(f"set-up: the course could not be written in {folder.name} completely: the rest is in English")
 
 
 def serve_others() -> None:
@@ -295,9 +295,9 @@ def set_up(cuda: str, reason: str, locks: "list[str]", note: dict, stays: bool, 
     Without the course what they name is only kept for a set-up that follows.
     """
     if not stays and VENV.is_symlink():  # venv --clear would empty what it leads to
-        sys.exit(f"set-up: .venv is a link to {VENV.resolve()}, which was made for something else: remove the link")
+        sys.exit(f"set-up: .venv is a link to {VENV.resolve()}, made for a different purpose: remove the link")
     size = "1 GB" if cuda == "none" else "2 GB"
-    print(f"set-up: nncourse, the course and all that it needs, comes into .venv: about {size}, a minute or more")
+    print(f"set-up: installing nncourse and all that it needs into .venv: about {size}, a minute or more")
     print(f"set-up: {reason}", flush=True)
     if stays:
         NOTE.unlink()
@@ -332,7 +332,7 @@ def main(arguments: "list[str]") -> int:
     if missing_compiler and tests:
         return stop(missing_compiler)
     if missing_compiler:
-        print(f"set-up: {missing_compiler}. It runs CUDA kernels on the CPU; all else works without it")
+        print(f"set-up: {missing_compiler}. It runs CUDA kernels on the CPU; everything else works without it")
 
     note = read_note()
     cuda, reason = choose_cuda(asked, note["cuda"])

@@ -1,7 +1,7 @@
-"""Lines of each room of the house beside their limits: `make sizes`. The suite runs it too.
+"""Print the number of lines of each part of the code, and its limit: `make sizes`. The tests run it too.
 
-The limits are in pyproject.toml, `tool.nncourse.lines`. A limit is raised in the commit that needs it, and the body of
-that commit says what for. Every line counts, docstrings and comments too; generated files do not.
+The limits are in pyproject.toml, `tool.nncourse.lines`, for "rooms": groups of files. Raise a limit in the commit that
+needs it, and say in its body what for. Every line counts, docstrings and comments too; generated files do not count.
 """
 
 import subprocess

@@ -1,10 +1,10 @@
-"""Run on a GPU what a GPU changes, and print a table of it: tools/test_gpu.py [--part 1/2] [--processes 8] [--anew].
+"""Test on a GPU all that a GPU changes, and print a table: tools/test_gpu.py [--part 1/2] [--processes 8] [--anew].
 
-All notebooks run as handed out and with every exercise solved; every exercise's right answer is judged and timed; and
-the tests with the mark `gpu` run. A test that is skipped counts as failed, unless it wants a second GPU or cuDNN. What
-has passed with the present files is not run again: build/gpu/ records it, and has what the notebooks printed.
+All notebooks run as handed out and with every exercise solved. The correct answers to all exercises are judged and
+timed, and the tests with the mark `gpu` run. A skipped test counts as failed, unless it needs a second GPU or cuDNN.
+What has passed with the present files is not run again, unless --anew: build/gpu/ records it, and notebooks' output.
 
-It takes the Python that runs it, with the packages of the extra `test`: make test-gpu takes .venv's.
+The tests use the Python that runs this file, with the packages of the extra `test`; make test-gpu uses .venv's.
 Exit status: 0, all passed; 1, something failed; 2, there is no GPU.
 """
 

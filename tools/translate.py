@@ -1,9 +1,9 @@
-"""Other languages: the notebooks and the package are generated from the English sources and locale/LANGUAGE/*.po.
+"""Generate the notebooks and the package in other languages, from the English sources and locale/LANGUAGE/*.po.
 
-    python tools/translate.py update es    the catalogues anew: what is new is empty, what changed is fuzzy
-    python tools/translate.py status es    what is missing or wrong, by catalogue; exit status 1 if anything is
-    python tools/translate.py write es     notebooks/es and nncourse/languages/es, which are not kept in git
-    python tools/translate.py read es 01_neurons    what was changed in notebooks/es, back into the catalogues
+    python tools/translate.py update es    updates the catalogues: new texts are empty, changed ones fuzzy
+    python tools/translate.py status es    lists what is missing or wrong, by catalogue; exit status 1 if anything is
+    python tools/translate.py write es     writes notebooks/es and nncourse/languages/es, which are not kept in git
+    python tools/translate.py read es 01_neurons    copies changes in notebooks/es back into the catalogues
 
 `update`, `status` and `write` take the names of catalogues too: `write es 01_neurons` writes one notebook.
 """
@@ -22,12 +22,12 @@ def main(arguments: list[str]) -> int:
     """Run one command; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("language", help="such as es")
-    parser.add_argument("catalogue", nargs="*", help="such as 01_neurons (default: all, but for read)")
-    parser.add_argument("--if-old", action="store_true", help="write only if anything it is made from has changed")
+    parser.add_argument("language", help="language, such as es")
+    parser.add_argument("catalogue", nargs="*", help="catalogues, such as 01_neurons (default: all; read needs names)")
+    parser.add_argument("--if-old", action="store_true", help="write only if a source has changed")
     options = parser.parse_args(arguments)
     if options.command == "read" and not options.catalogue:
-        parser.error("read wants names of notebooks, such as 01_neurons")
+        parser.error("expected names of notebooks for read, such as 01_neurons; got none")
     if options.if_old and stamp.is_new(ROOT, options.language):
         return 0
     return COMMANDS[options.command](ROOT, options.language, options.catalogue)

@@ -1,4 +1,4 @@
-"""What Sphinx and myst-nb lack here: formulas as MathML, words of figures, CUDA C in cells, heads, languages."""
+"""Extend Sphinx and myst-nb for the book: formulas as MathML, described figures, CUDA C in cells, heads, languages."""
 
 from typing import Any
 

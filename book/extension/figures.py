@@ -1,4 +1,4 @@
-"""The words of a notebook's figures as text alternatives of its images, and which turn dark on dark pages."""
+"""Give images the descriptions of a notebook's figures as text alternatives, and mark those that turn dark."""
 
 import hashlib
 import json

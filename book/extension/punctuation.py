@@ -1,4 +1,4 @@
-"""What stays in one line: a formula with the full stop, comma or bracket behind it, and short code with hyphens."""
+"""Keep on one line: a formula with the full stop, comma or bracket after it, and short code with hyphens."""
 
 import re
 from typing import Any

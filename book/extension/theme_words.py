@@ -1,4 +1,4 @@
-"""What the theme calls its controls where it has no translation: the book's own words, in titles and for readers."""
+"""Give the theme's controls the book's own words, in titles and for screen readers: the theme has no translation."""
 
 import re
 from pathlib import Path

@@ -27,12 +27,12 @@ COMMANDS = {
     "profile": "count memory accesses of CUDA kernels, on the emulator and by a GPU's counters",
     "progress": "show which exercises are done",
     "report": "write one HTML page to hand in: progress, kernels, speedup, results",
-    "experiment": "repeat the thesis's experiment: on a CPU, on one GPU and on several",
+    "experiment": "repeat the Cantabria thesis's experiment on a CPU, on one GPU and on several",
     "submit": "pack your kept kernels into one file to hand in",
     "take": "keep the kernels that you packed with `submit` on another machine",
     "update": "bring a new hand-out into your copy and keep your own work",
     "handout": "for instructors: make one .zip for students",
-    "concepts": "for instructors: a test before and after the course, and what a class has gained",
+    "concepts": "for instructors: make a test for before and after the course, and compute a class's gain",
     "grade": "for instructors: mark what a class handed in",
     "nbval": "for instructors: run notebooks from top to bottom, as a test",
     "info": "show this machine's devices, limits and versions",
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = _parsed(list(sys.argv[1:] if argv is None else argv))
         return options.run(options)
     except (CourseError, MemoryError) as error:
-        print(f"nncourse: {str(error) or 'wanted more memory than this machine has'}", file=sys.stderr)
+        print(f"nncourse: {str(error) or 'more memory was needed than this machine has'}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("nncourse: interrupted", file=sys.stderr)

@@ -88,8 +88,8 @@ def table(counts: Mapping[str, Mapping[str, float]]) -> str:
         lines.append("".join([f"{words:{width}}", *(f"{cells[name]:>12}" for cells in columns.values())]))
     if len(counts) > 1:
         same = counts["gpu"] == counts["emulator"]
-        why = "Compilers leave out or add accesses: docs/confirmed.md explains differences."
-        lines.append("The GPU counts the same." if same else why)
+        why = "The counts differ, since compilers leave out or add accesses: see docs/confirmed.md."
+        lines.append("The counts are the same." if same else why)
     return "\n".join(lines)
 
 

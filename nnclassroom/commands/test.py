@@ -48,7 +48,7 @@ def test(options: Namespace, heart: Heartbeat | None) -> int:
     M = metrics.confusion(model.network, X, data.Y, backend, group, options.threads)
     classes = model.classes if len(model.classes) == len(M) else data.classes
     if options.verbose:
-        print("confusion matrix (a row a class, a column a prediction):")
+        print("confusion matrix (rows: true class, columns: predicted class):")
         print("\n".join("  " + " ".join(f"{count:6d}" for count in row) for row in M))
     print(metrics.report(M, classes))
     if len(M) == 2:

@@ -40,7 +40,7 @@ def run(options: Namespace) -> int:
         got = "an operation" if odd[0] == "operation" else f"--{odd[0].replace('_', '-')}"
         if options.network:
             raise CourseError(f"{got} and --network do not go together: leave one out")
-        raise CourseError(f"{got} goes with --network, such as --network 784,300,100,10; got none")
+        raise CourseError(f"{got} needs --network, such as --network 784,300,100,10; got none")
     return module_of("time --network").run(options) if options.network else time_kernels(options)
 
 

@@ -125,7 +125,7 @@ def train(options: Namespace, heart: Heartbeat | None) -> int:
     if heart:
         heart.rests()
     if history.epochs and not any(map(math.isfinite, history.costs)):
-        raise CourseError(f"nothing was learnt, nothing is saved: {history.stopped}")
+        raise CourseError(f"the network learned nothing, so nothing is saved: {history.stopped}")
     model.provenance = {
         "dataset": data.name,
         "samples": len(data.X),
@@ -145,7 +145,7 @@ def train(options: Namespace, heart: Heartbeat | None) -> int:
         files.save(model, options.model)
     if history.epochs:
         last = history.epochs[-1]
-        by = f" by {history.threads} threads" if history.threads > 1 else ""
+        by = f" with {history.threads} threads" if history.threads > 1 else ""
         on_held_out = f", on {len(held_out.X)} held-out samples {last.validation_cost:.6g}" if held_out else ""
         print(f"cost {last.cost:.6g} after epoch {last.number}{on_held_out}; {history.seconds:.2f} s of training{by}")
     if group.size == 1 or not history.interrupted:  # else the others are waiting elsewhere
@@ -182,7 +182,7 @@ def _network(options: Namespace, resumed: Model | None, seed: int) -> Network:
     if resumed:
         for name in (*DEFAULTS, "dropout"):
             if getattr(options, name) is not None:
-                raise CourseError(f"--resume goes on with the model as it is: leave --{name} out")
+                raise CourseError(f"--resume continues with the model as it is: leave --{name} out")
         if options.layers is not None:
             refuse_other_layers(resumed.network, options.layers, f"--layers as in {options.resume}")
         return resumed.network
@@ -206,7 +206,7 @@ def _optimizer(options: Namespace, resumed: Model | None) -> Optimizer:
         return networks.optimizer_of(options)
     for name in networks.OPTIMIZER_OPTIONS:
         if getattr(options, name) is not None:
-            raise CourseError(f"--resume goes on with the model as it is: leave --{name} out")
+            raise CourseError(f"--resume continues with the model as it is: leave --{name} out")
     return resumed.optimizer
 
 

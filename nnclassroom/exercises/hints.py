@@ -14,7 +14,7 @@ from nncourse.errors import CourseError
 
 
 def hint(operation: str, kernel: str = "") -> None:
-    """Print a hint for an exercise: first a question, when called again the idea, then all but the lines themselves.
+    """Print a hint for an exercise: first a question, at the next call the idea, then everything but the code.
 
     Raises CourseError for an unknown exercise.
 
@@ -24,8 +24,8 @@ def hint(operation: str, kernel: str = "") -> None:
     known = {(exercise.operation, exercise.kernel): exercise for exercise in exercises()}
     if (operation, kernel) not in known:
         there = [name for other, name in known if other == operation]
-        wanted = f"one of its exercises {', '.join(there)}" if there else "an exercise of the notebook"
-        asked = f"{operation} ({kernel})" if kernel else f"{operation} alone" if there else operation
+        wanted = f"one of its kernels {', '.join(there)}" if there else "an exercise of the notebook"
+        asked = f"{operation} ({kernel})" if kernel else f"{operation} without a kernel" if there else operation
         raise CourseError(f"there is no exercise {asked}; expected {wanted}")
     steps = known[operation, kernel].hints
     print(steps[min(next(_calls(operation, kernel)), len(steps) - 1)])

@@ -222,7 +222,7 @@ def progress() -> dict[str, dict[str, Any]]:
     record = record_in(read_text(path, MOST_RECORD))
     if record is None:
         raise CourseError(
-            f"{path}: expected the record of your kernels, but it is damaged: delete it and run them again"
+            f"{path}: expected the record of your kernels, but it is damaged: delete it and run your kernels again"
         )
     return record
 
@@ -264,7 +264,7 @@ def fastest(operations: Mapping[str, Operation], device: str) -> tuple[dict[str,
             continue
         if _device(name, entry) != device:
             if device == "cpu" and not devices.gpu_available():
-                waiting.setdefault(operation_name, f"your {name} kernel needs a GPU: it drives nothing here")
+                waiting.setdefault(operation_name, f"your {name} kernel needs a GPU: it is not used here")
             continue
         kernel = load(operations[operation_name], name, entry)
         if isinstance(kernel, Verdict):

@@ -1,7 +1,7 @@
-"""Operations of the exercises of notebook 02b, in which a thread's own number is not the index of all that it touches.
+"""Operations of the exercises of notebook 02b, in which threads also touch elements other than their own.
 
     reverse        the thread reads from the other end
-    every_second   the input is twice as long as the result: two sizes, and only one of them guards
+    every_second   the input is twice as long as the result: two sizes, and the guard needs only one of them
     saxpy          more elements than threads: each thread takes several, a whole grid apart
 
 No network calls them, and no backend has kernels for them.
@@ -23,7 +23,7 @@ def _not_reversed(place: tuple[int, ...], x: np.ndarray) -> Iterator[tuple[str, 
     for width in BLOCKS:
         if len(x) > width:
             pieces = [x[first : first + width][::-1] for first in range(0, len(x), width)]
-            yield "each block is reversed by itself here: y[0] is the last number of all of x", np.hstack(pieces)
+            yield "each block is reversed on its own here: y[0] is the last number of x", np.hstack(pieces)
 
 
 reverse = Operation(
@@ -48,7 +48,7 @@ def _other_numbers(place: tuple[int, ...], x: np.ndarray) -> Iterator[tuple[str,
     m = (len(x) + 1) // 2
     yield "this is the first half of x: element i of y is x[2 * i]", x[:m]
     if len(x) % 2 == 0:
-        yield "these are x[1], x[3], x[5], …: every second number, but from x[0] on is what is asked for", x[1::2]
+        yield "these are x[1], x[3], x[5], …: every second number, but not from x[0] on", x[1::2]
 
 
 every_second = Operation(
@@ -70,7 +70,7 @@ every_second.cuda_kernel("naive", SOURCE)
 
 
 def _other_sums(place: tuple[int, ...], a: float, x: np.ndarray, y: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    yield "y is replaced here: a · x is to be added to what it holds", a * x
+    yield "y is replaced here: add a · x to what it holds", a * x
     yield "x is added here without its factor a", x + y
     yield "a · x is added twice: two threads, or two rounds of the loop, had the same element", 2 * a * x + y
 

@@ -1,4 +1,4 @@
-"""The operation of an exercise of notebook 03: a layer's weights move by what each of its neurons answered wrongly."""
+"""The operation of an exercise of notebook 03: a layer's weights move by the error of each of its neurons."""
 
 from collections.abc import Iterator
 
@@ -12,13 +12,13 @@ def _other_updates(
     place: tuple[int, ...], W: np.ndarray, A: np.ndarray, E: np.ndarray, rate: float
 ) -> Iterator[tuple[str, np.ndarray]]:
     step = E.T @ A
-    yield "this moves the other way: rate · Eᵀ A is added to W", W - rate * step
+    yield "this moves W the other way: add rate · Eᵀ A", W - rate * step
     yield "the learning rate is forgotten", W + step
-    yield "this is what is to be added: W itself is missing", rate * step
+    yield "this is only the correction: add it to W", rate * step
     if len(A) > 1:
-        yield "this is divided by the batch: the corrections of all samples are added up", W + rate * step / len(A)
-        yield "only the last sample is in it: all of the batch count", W + rate * np.outer(E[-1], A[-1])
-        yield "only the first sample is in it: all of the batch count", W + rate * np.outer(E[0], A[0])
+        yield "this is divided by the batch size: only add up the corrections of all samples", W + rate * step / len(A)
+        yield "only the last sample counts here: add up the corrections of all", W + rate * np.outer(E[-1], A[-1])
+        yield "only the first sample counts here: add up the corrections of all", W + rate * np.outer(E[0], A[0])
     if E.shape == A.shape and len(E[0]) > 1:
         yield "this is Aᵀ E: its rows and columns are swapped", W + rate * (A.T @ E)
 

@@ -19,7 +19,7 @@ extern "C" __global__ void dense_transposed_coalesced(const float* A, const floa
     Z[i * n_out + j] = sum;
 }
 
-// turn_round: each block turns its PIECE numbers round. x, y (n,). The last piece may be shorter.
+// turn_round: each block reverses the order of its PIECE numbers. x, y (n,). The last piece may be shorter.
 #define PIECE 64
 
 extern "C" __global__ void turn_round_shared(const float* x, float* y, int n) {

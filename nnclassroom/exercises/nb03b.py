@@ -1,7 +1,7 @@
 """Operations of the exercises of notebook 03b: steps towards `dense_forward` in tiles, one idea each.
 
     add_bias           two axes of threads, and a guard for each
-    dense_transposed   weights that lie so that neighbouring threads read neighbouring ones
+    dense_transposed   weights stored so that neighbouring threads read neighbouring ones
     turn_round         shared memory: after a barrier a thread reads what another one has loaded
     one_step           shared memory that a sum reads, filled once
     one_sample         shared memory that is refilled: two barriers in each step
@@ -57,7 +57,7 @@ def _as_rows(place: tuple[int, ...], A: np.ndarray, W_t: np.ndarray, b: np.ndarr
 
 dense_transposed = Operation(
     "dense_transposed",
-    "Z = A W_t + b: a dense layer whose weights lie the other way, a column for each neuron",
+    "Z = A W_t + b: a dense layer whose weights are transposed, a column for each neuron",
     contract="A (batch, n_in), W_t (n_in, n_out), b (n_out,) -> Z (batch, n_out)",
     reference=lambda A, W_t, b: np.einsum("ik,kj->ij", A, W_t) + b,
     flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,

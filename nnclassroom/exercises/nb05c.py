@@ -139,11 +139,11 @@ def _slopes_of(kind: int, a: float, b: float) -> tuple[float, float]:
 
 def _other_slopes(place: tuple[int, ...], kind: int, a: float, b: float) -> Iterator[tuple[str, tuple[float, float]]]:
     if kind == SUM:
-        yield "these are a and b: a sum grows by as much as what is added, so both slopes are 1", (a, b)
-        yield "these are the slopes of a product: a sum grows by as much as what is added", (b, a)
+        yield "these are a and b themselves: a sum grows by as much as either of them, so both slopes are 1", (a, b)
+        yield "these are the slopes of a product: a sum grows by as much as a or b", (b, a)
     elif kind == PRODUCT:
-        yield "these two are swapped: a product reacts to a by b, and to b by a", (a, b)
-        yield "these are the slopes of a sum: a product reacts to a by b, and to b by a", (1.0, 1.0)
+        yield "these two are swapped: the slope with respect to a is b, and the other is a", (a, b)
+        yield "these are the slopes of a sum: those of a product are b and a", (1.0, 1.0)
         yield "this is the product itself: its slope is the other factor", (a * b, a * b)
     else:
         t = float(np.tanh(a))
@@ -223,7 +223,7 @@ def _other_ways_back(
     yield added, _back(parents, slopes, back, one, kept=0)
     yield "this goes forward: go from the end of the order to its start", _back(parents, slopes, order, one)
     for nodes in (range(len(parents)), range(len(parents))[::-1]):
-        yield "this goes by the nodes' numbers: go back along `order`", _back(parents, slopes, nodes, one)
+        yield "this takes the nodes by their numbers: go back along `order`", _back(parents, slopes, nodes, one)
     yield "all gradients begin at 1: only that of the result does", _back(parents, slopes, back, np.ones(len(one)))
     yield "the slopes are missing: multiply by them", _back(parents, np.ones_like(slopes), back, one)
     yield "only the first parents get a share: go over both columns", _back(parents[:, :1], slopes[:, :1], back, one)

@@ -1,6 +1,6 @@
 """Operations of the exercises of notebook 06: no backend has kernels of the package for them.
 
-algorithm_1    one step of training, forward, deltas, gradients and update, by the operations that it is given
+algorithm_1    one step of training, forward, deltas, gradients and update, with the operations that it is given
 best_rate      the learning rate that a first search yields
 stop_early     the epoch at which training ends, and the epoch whose weights are kept
 
@@ -299,7 +299,7 @@ def _digits(values: np.ndarray) -> int:
 
 def _of_rates(place: tuple[int, ...], rates: np.ndarray, costs: np.ndarray) -> str:
     before, end = (_shown(costs[:, column], digits=_digits(costs[:, [0, -1]])) for column in (0, -1))
-    return f"the rates are {_shown(rates)}; the costs before {before}, at the end {end}"
+    return f"the rates are {_shown(rates)}; the costs are {before} before training, {end} at the end"
 
 
 best_rate = Operation(

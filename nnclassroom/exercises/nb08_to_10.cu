@@ -6,7 +6,7 @@
 
 extern "C" __global__ void blur_shared(const float* x, float* y, int n) {
     __shared__ float tile[BLOCK + 2 * HALO];
-    int first = blockIdx.x * BLOCK - HALO;  // the element of x that lies in tile[0]
+    int first = blockIdx.x * BLOCK - HALO;  // the element of x that is in tile[0]
     for (int t = threadIdx.x; t < BLOCK + 2 * HALO; t += BLOCK) {  // some threads load twice
         int i = first + t;
         tile[t] = i >= 0 && i < n ? x[i] : 0.0f;

@@ -38,8 +38,8 @@ class OnGpu:
         self.hidden = array
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        takes = "gpu.train_epoch(…) takes it whole, gpu.to_cpu(…) fetches it"
-        raise CourseError(f"the CPU cannot read an array that lies on the GPU: {takes}")
+        takes = "pass it to gpu.train_epoch(…), or fetch it with gpu.to_cpu(…)"
+        raise CourseError(f"the CPU cannot read an array that is on the GPU: {takes}")
 
 
 class PretendMemory:
@@ -51,32 +51,32 @@ class PretendMemory:
 
     def to_gpu(self, array: np.ndarray) -> OnGpu:
         if isinstance(array, OnGpu):
-            raise CourseError("to_gpu() got an array that lies on the GPU already")
+            raise CourseError("to_gpu() got an array that is on the GPU already")
         if self.epochs:
-            raise CourseError("an array travels to the GPU after the first epoch: all go there once, before the loop")
+            raise CourseError("an array is sent to the GPU after the first epoch: send each once, before the loop")
         self.sent += 1
         if self.sent > MOST_SENT:
-            raise CourseError("a fourth array travels to the GPU: parameters, X and Y go there, each once")
+            raise CourseError("a fourth array is sent to the GPU: send only parameters, X and Y, each once")
         return OnGpu(np.array(array))
 
     def to_cpu(self, array: OnGpu) -> np.ndarray:
         if not isinstance(array, OnGpu):
-            raise CourseError("to_cpu() got an array that lies on the CPU already")
+            raise CourseError("to_cpu() got an array that is on the CPU already")
         self.fetched += 1
         if self.fetched > 1:
-            raise CourseError("a second array comes back: only the trained parameters do, once")
+            raise CourseError("a second array comes back: fetch only the trained parameters, once")
         return array.hidden.copy()
 
     def train_epoch(self, parameters: OnGpu, X: OnGpu, Y: OnGpu, batch: int, rate: float) -> OnGpu:
         for name, array in (("parameters", parameters), ("X", X), ("Y", Y)):
             if not isinstance(array, OnGpu):
-                raise CourseError(f"the GPU cannot read {name} in the memory of the CPU: gpu.to_gpu({name}) takes it")
+                raise CourseError(f"the GPU cannot read {name} in the CPU's memory: send it with gpu.to_gpu({name})")
         if self.fetched:
-            raise CourseError("an array comes back before the last epoch: it travels once, after the loop")
+            raise CourseError("an array comes back before the last epoch: fetch it once, after the loop")
         if not isinstance(batch, int | np.integer) or batch < 1:
-            raise CourseError(f"{TRAIN_EPOCH}: expected the whole number batch as the fourth, got {_named(batch)}")
+            raise CourseError(f"{TRAIN_EPOCH}: expected batch, a whole number, as fourth argument, got {_named(batch)}")
         if not isinstance(rate, int | float | np.number):
-            raise CourseError(f"{TRAIN_EPOCH}: expected the number rate as the fifth, got {_named(rate)}")
+            raise CourseError(f"{TRAIN_EPOCH}: expected rate, a number, as fifth argument, got {_named(rate)}")
         given = self.architecture, X.hidden, Y.hidden, batch, rate
         parameters.hidden[...] = dense_sgd_epoch.reference(parameters.hidden, *given)
         self.epochs += 1
@@ -127,7 +127,7 @@ def _training(sizes: tuple[int, ...], n: int, epochs: int, batch: int) -> Sizes:
 
 train_on_gpu = Operation(
     "train_on_gpu",
-    "parameters after `epochs` times train_epoch",
+    "parameters after `epochs` calls of train_epoch",
     equation="Algorithm 1",
     contract="gpu () object, parameters (p,), X (n, n_in), Y (n, n_out), epochs () int, batch () int, rate ()"
     " -> trained (p,)",
@@ -203,7 +203,7 @@ def _mean_time(gpu: PretendGpu, calls: int) -> np.float64:
 
 def _what_was_timed(place: tuple[int, ...], gpu: PretendGpu, calls: int) -> str:
     """What is wrong with the timing, from the calls between the first and the last reading of the clock."""
-    return "; and ".join(_faults_of_timing(gpu, calls)) or "what is timed is right; is it the time of one call?"
+    return "; and ".join(_faults_of_timing(gpu, calls)) or "the launches are right; is the result the time of one call?"
 
 
 def _faults_of_timing(gpu: PretendGpu, calls: int) -> Iterator[str]:
@@ -383,7 +383,7 @@ def _mistakes_of_occupancy(
         return np.minimum.reduce(list((room | other).values())) * warps / sm.warps
 
     without = np.full(len(warps), np.iinfo(np.int32).max)
-    reserved = "sm.reserved_bytes are left out: each block needs them beside its shared_bytes"
+    reserved = "sm.reserved_bytes are left out: each block needs them in addition to its shared_bytes"
     yield reserved, share({"shared memory": sm.shared_bytes // np.maximum(shared_bytes, 1)})
     none = np.where(shared_bytes, sm.shared_bytes // np.maximum(shared_bytes, 1), 0)  # NumPy's x // 0
     yield reserved, share({"shared memory": none})
@@ -397,7 +397,7 @@ def _mistakes_of_occupancy(
     )
     down = np.maximum(threads // 32, 1)
     yield (
-        "the warps of a block are rounded down: round up, since a partly filled warp counts whole",
+        "the warps of a block are rounded down: round up, since a partly filled warp counts as a whole one",
         share(_room(registers, shared_bytes, 32 * down, sm), down),
     )
 

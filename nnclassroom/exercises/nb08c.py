@@ -53,25 +53,25 @@ _turns = _of_rows(lambda row: _most_in_a_bank(np.unique(row // WORD)))
 
 
 def _mistakes_of_sectors(place: tuple[int, ...], addresses: np.ndarray) -> Counts:
-    words = "this counts numbers one by one: all that lie in 32 bytes, from a multiple of 32 on, are one sector"
+    words = "this counts single numbers: all in the same 32 bytes, which begin at a multiple of 32, are one sector"
     yield words, _of_rows(lambda row: len(np.unique(row)))(addresses)
     yield words, _of_rows(len)(addresses)
     words = "−1 is counted as an address: such a lane asks for nothing"
     yield words, np.array([len(np.unique(row // SECTOR)) for row in addresses], np.int32)
-    words = "sectors are counted from the first to the last: those between that no lane touches do not count"
+    words = "all sectors from the first to the last are counted: leave out those that no lane touches"
     yield words, _of_rows(lambda row: int(row.max() // SECTOR - row.min() // SECTOR) + 1 if len(row) else 0)(addresses)
     words = "addresses are bytes, not numbers of elements: a sector has 32 of them"
     yield words, _of_rows(lambda row: len(np.unique(row * WORD // SECTOR)))(addresses)
 
 
 def _mistakes_of_turns(place: tuple[int, ...], addresses: np.ndarray) -> Counts:
-    words = "lanes that want the same word are counted apart: the bank sends it to all of them at once"
+    words = "lanes that want the same word are counted one by one: the bank sends it to all of them at once"
     yield words, _of_rows(lambda row: _most_in_a_bank(row // WORD))(addresses)
     words = "addresses are bytes: a bank is 4 bytes wide, so divide by 4 first"
     yield words, _of_rows(lambda row: _most_in_a_bank(np.unique(row)))(addresses)
     words = "this counts the different words: only words in the same bank need turns of their own"
     yield words, _of_rows(lambda row: len(np.unique(row // WORD)))(addresses)
-    words = "this counts the banks that are asked: the slowest one decides, by the words that it is asked for"
+    words = "this counts the banks: what counts is the most different words that one of them must send"
     yield words, _of_rows(lambda row: len(np.unique(row // WORD % BANKS)))(addresses)
     yield "a warp in which no lane asks needs 0 turns", np.maximum(_turns(addresses), 1)
     words = "−1 is counted as an address: such a lane asks for nothing"

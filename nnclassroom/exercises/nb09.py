@@ -54,16 +54,16 @@ def _mistakes(place: tuple[int, ...], g: np.ndarray, beta: float) -> Iterator[tu
         f"this is the plain mean, in which all numbers weigh the same: {_whose_weights(t)}",
         (np.cumsum(g) / np.arange(1, len(g) + 1)),
     )
-    yield "every m is divided by 1 − β: divide each by what m would be there for ones", uncorrected / (1 - beta)
-    words = "the divisor is what m would be for ones one step earlier: take that of the same step"
+    yield "every m is divided by 1 − β: divide each by what m would be there if all g were 1", uncorrected / (1 - beta)
+    words = "the divisor is that of one step earlier: take that of the same step"
     yield words, uncorrected / (1 - power[:-1])
-    words = "the divisor is what m would be for ones one step later: take that of the same step"
+    words = "the divisor is that of one step later: take that of the same step"
     yield words, uncorrected / (1 - beta * power[1:])
 
 
 corrected_mean = Operation(
     "corrected_mean",
-    "m_t = β m_t−1 + (1 − β) g_t from m_0 = 0, divided by what it would be for ones",
+    "m_t = β m_t−1 + (1 − β) g_t from m_0 = 0, divided by what it would be if all g were 1",
     contract="g (n,), beta () -> m (n,)",
     reference=_weighted_mean,
     flops=None,

@@ -43,7 +43,7 @@ def _bounds(rows: int, ranks: int) -> np.ndarray:
 
 shards = Operation(
     "shards",
-    "rank r has the rows bounds[r] to bounds[r + 1] − 1: as equal as can be, the first ranks one more",
+    "rank r has the rows bounds[r] to bounds[r + 1] − 1: as equal as possible, with one more for the first ranks",
     contract="rows () int, ranks () int -> bounds (edges,) int where edges = ranks + 1, ranks >= 1",
     reference=_bounds,
     flops=None,
@@ -96,7 +96,7 @@ def _no_root(exchanged: Exchanged) -> str:
     """One rank, the root, receives a vector from each of the others and sends them the sum."""
     pairs = [{message.source, message.to} for message in exchanged.messages]
     if exchanged.size > 2 and pairs and not set.intersection(*pairs):
-        return "no rank is at one end of every message: expected one root, to which all send and from which all receive"
+        return "no rank takes part in every message: expected one root, to which all send and from which all receive"
     most = 2 * (exchanged.size - 1)
     return f"{len(pairs)} messages are sent: expected 2 (K − 1) = {most}" if len(pairs) > most else ""
 
@@ -107,7 +107,7 @@ def _no_ring(exchanged: Exchanged, halves: int = 2) -> str:
     for message in exchanged.messages:
         if (message.to - message.source) % size not in (1, size - 1):
             step = f"rank {message.source} sends to rank {message.to} at its step {message.step}"
-            return f"{step}: in a ring a rank sends to its neighbours alone"
+            return f"{step}: in a ring a rank sends only to its neighbours"
     chunk = n // size + n % size  # the last chunk may hold all that is left over
     for rank in range(size) if size > 2 else ():
         sent = [message.values.size for message in exchanged.messages if message.source == rank]
@@ -180,7 +180,7 @@ def _counted(counts: np.ndarray, rank: int) -> str:
         return "nothing of any rank"
     if counts.sum() == 1:
         only = int(np.argmax(counts))
-        return "its own alone, no sum" if only == rank else f"rank {only}'s alone, no sum"
+        return "only its own, no sum" if only == rank else f"only rank {only}'s, no sum"
     words = []
     for times in sorted(set(counts.astype(int).tolist()) - {1}):
         ranks = [str(each) for each in np.flatnonzero(counts == times)]
@@ -211,7 +211,7 @@ def _sum_that_came(V: np.ndarray, exchanged: Exchanged, rank: int) -> list[str]:
         here = message.to == rank and message.taken and message.values.shape == whole.shape
         if here and (np.abs(message.values - whole) <= allowed).all():
             came = f"the sum came at step {message.taken} from rank {message.source}"
-            return [f"{came}, but is not in the vector that was passed: receive into `vector`"]
+            return [f"{came}, but it is not in the vector that was passed: receive into `vector`"]
     return []
 
 
@@ -407,7 +407,7 @@ def _of_gathered(place: tuple[int, ...], V: np.ndarray, exchanged: Exchanged) ->
     words = [f"number {first} is in chunk {chunk}, which rank {owner} has whole"]
     whose = [other for other in range(size) if V[other, first] == got]
     if not whose and np.isclose(got, V[rank, first] + V[owner, first], rtol=1e-5):
-        words.append("here it is added: replace what is there by it")
+        words.append("here it is added to what was there: replace that instead")
     elif whose:
         words.append("here is still what the rank had before" if rank in whose else f"here is rank {whose[0]}'s")
     words += _when_it_came(exchanged, rank, got)
@@ -498,7 +498,7 @@ def _of_averages(place: tuple[int, ...], W: np.ndarray, G: np.ndarray, rate: flo
         "each rank keeps its own parameters: take their mean over the ranks": own,
         "the mean is taken before the steps: take it after them": W.mean(axis=0) - rate * G.sum(axis=1),
         "only the first step is made: make one for each row of G": np.broadcast_to(first.mean(axis=0), W.shape),
-        "one step is made, by the mean of G: make one for each row of G": np.broadcast_to(mean.mean(axis=0), W.shape),
+        "one step is made, with the mean of G: make one for each row of G": np.broadcast_to(mean.mean(axis=0), W.shape),
         "the ranks add up after every step: exchange once, at the end": every / len(W),
         "this is the mean of the gradients alone: take that of the parameters, for W may differ from rank to rank": W
         - rate * G.sum(axis=1).mean(axis=0),

@@ -2,7 +2,7 @@
 
 speedup_and_efficiency   from repeated runs on 1 and more devices
 amdahl_fit               the share of the work that is done in parallel, from speedups
-scaling_laws             what Amdahl and Gustafson say of more devices
+scaling_laws             what Amdahl and Gustafson say about more devices
 rows_for_exchange        how many rows a device needs for the exchange to be a given share of the step
 cpu_share                how much of a batch a CPU should get beside K GPUs
 energy_and_edp           from readings of the power of several devices
@@ -72,7 +72,7 @@ def _mistakes_of_speedup(
     S, E = _by_sorting(times, devices)
     yield "this is T_K / T_1, which falls when K devices are faster: S_K is T_1 / T_K", (1 / S, E)
     other = (
-        ("the means of the runs are taken, which one slow run moves: take their medians", times.mean(axis=1)),
+        ("the means of the runs are taken, which one slow run can distort: take the medians", times.mean(axis=1)),
         ("the shortest run of each row is taken: take the medians", times.min(axis=1)),
         ("the first run of each row is taken: take the medians", times[:, 0]),
     )
@@ -86,7 +86,7 @@ def _mistakes_of_speedup(
 
 speedup_and_efficiency = Operation(
     "speedup_and_efficiency",
-    "S_K = T_1 / T_K, E_K = S_K / K; T is the median of the runs, and the first row's are those with one device",
+    "S_K = T_1 / T_K, E_K = S_K / K; T is the median of a row's runs; the first row is one device",
     contract="times (n, runs), devices (n,) -> S (n,), E (n,)",
     reference=_by_sorting,
     flops=None,
@@ -153,7 +153,7 @@ def _mistakes_of_fit(place: tuple[int, ...], devices: np.ndarray, S: np.ndarray)
         yield "this is 1 − p, the part that is not divided: return p", np.asarray(1 - slope)
         exchanged = (x * y).sum() / (y * y).sum()
         if 0 < exchanged < 1:
-            yield "this is Σ x y / Σ y²: set the derivative by p to 0 again", np.asarray(exchanged)
+            yield "this is Σ x y / Σ y²: check for which p the derivative is 0", np.asarray(exchanged)
     else:
         yield "p is below 0 or above 1: return 0 or 1 then", np.asarray(slope)
 
@@ -260,19 +260,19 @@ def _mistakes_of_rows(
     rounds = 2 * (devices - 1)
     exchange, others = rounds * (alpha + size / devices / beta), 1 / share - 1
     seconds = exchange * others - a
-    yield "this is below 0 where the fixed part alone is long enough: give 0 there", seconds * r
+    yield "this is below 0 where the fixed part alone is long enough: return 0 there", seconds * r
     texts = (
         (
             "the exchange is that share of the computing here: the step is both, computing and exchange",
             exchange / share,
         ),
-        ("the fixed part a is computing too, and needs no rows: take it off", exchange * others + a),
+        ("the fixed part a is computing too, and needs no rows: subtract it", exchange * others + a),
         ("this has K − 1 messages: in a ring each device sends 2 (K − 1)", exchange / 2 * others),
         ("the whole gradient is in each message here: in a ring it is a K-th", rounds * (alpha + size / beta) * others),
     )
     for words, computing in texts:
         yield words, np.maximum((computing - a) * r, 0)
-    yield "these are the rows of all devices together: those of each are wanted", np.maximum(seconds * r, 0) * devices
+    yield "these are the rows of all devices together: return those of one", np.maximum(seconds * r, 0) * devices
     yield "r is rows per second: multiply seconds by it", np.maximum(seconds / r, 0)
 
 

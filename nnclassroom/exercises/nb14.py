@@ -1,6 +1,6 @@
 """The operation of an exercise of notebook 14: no network calls it, and no backend has kernels for it.
 
-residual_backward    the way back through a block with a shortcut
+residual_backward    the backward pass through a block with a shortcut
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def _after_relu(rng: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) 
 
 residual_backward = Operation(
     "residual_backward",
-    "D = G where A_above > 0, else 0; G_below = D W + D: the way back through A_above = max(0, A Wᵀ + A)",
+    "D = G where A_above > 0, else 0; G_below = D W + D: the backward pass of A_above = max(0, A Wᵀ + A)",
     contract="G (batch, n), A_above (batch, n), W (n, n) -> G_below (batch, n)",
     reference=lambda G, A_above, W: np.einsum("ij,jk->ik", np.where(A_above > 0, G, 0.0), W + np.eye(len(W))),
     flops=None,

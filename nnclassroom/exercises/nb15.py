@@ -36,7 +36,7 @@ def _mistaken_lookups(place: tuple[int, ...], q: np.ndarray, K: np.ndarray, V: n
     scores, weights = K @ q, _softmax(K @ q)
     yield "the scores weigh the values as they are: put them through a softmax first", scores @ V
     yield "the exponentials are not divided by their sum", np.exp(scores - scores.max()) @ V
-    yield "every value has the same weight: a value's weight is the softmax of its key's score", V.mean(axis=0)
+    yield "all values have the same weight: a value's weight is the softmax of its key's score", V.mean(axis=0)
     yield "only the value of the best key counts: a soft lookup adds up all values", V[scores.argmax()]
     yield "the scores are divided by √d, which comes later in the notebook", _softmax(scores / np.sqrt(len(q))) @ V
     single = np.exp(scores.astype(np.float32))

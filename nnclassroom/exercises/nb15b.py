@@ -81,7 +81,7 @@ WORDS = {
     "adds tops": "the largest score is a maximum, not a sum",
     "upside down": "the factors are upside down: with the new top the old sums become smaller, exp(old − new)",
     "total": "total keeps its old scale: multiply it by exp(old top − new top)",
-    "O": "O keeps its old scale: multiply it by exp(old top − new top), as total",
+    "O": "O keeps its old scale: multiply it by exp(old top − new top), like total",
     "divided": "O is divided by total: that is done once, after the last key",
 }
 

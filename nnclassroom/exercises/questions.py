@@ -46,7 +46,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
     "02b": (
         Question(
             "02",
-            "Three layers of one neuron each, weights 1, sigmoids at z = 0. Which share of a change comes through?",
+            "Three layers of one neuron each, weights 1, sigmoids at z = 0. What share of a change comes through?",
             0.0156,
             "Each layer multiplies it by the slope 0.25, and 0.25³ = 0.0156.",
             within=0.0007,
@@ -60,8 +60,8 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         ),
         Question(
             "00",
-            "A machine copies 20 GB/s and does 100 GFLOP/s. A kernel moves 6 GB and computes 50 GFLOP. It takes at "
-            "least how many seconds?",
+            "A machine copies 20 GB/s and does 100 GFLOP/s. A kernel moves 6 GB and computes 50 GFLOP. How many "
+            "seconds does it take at least?",
             0.5,
             "Moving takes at least 6 / 20 = 0.3 s, computing at least 50 / 100 = 0.5 s: the longer one counts.",
             within=0.005,
@@ -101,7 +101,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         ),
         Question(
             "02b",
-            "A kernel runs on 1,000 elements in blocks of 256 threads. How many threads of the last block have none?",
+            "A kernel runs on 1,000 elements in blocks of 256. How many threads of the last block have no element?",
             24,
             "Four blocks have 1,024 threads; those with i ≥ 1,000 are 24. The guard keeps them from writing.",
         ),
@@ -126,7 +126,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
             "02",
             "The scores of three classes are 1, 2 and 4. All grow by 100. What becomes of the softmax?",
             "c",
-            "The exponentials all grow by the same factor, which the division by their sum takes away again.",
+            "The exponentials all grow by the same factor, which the division by their sum cancels.",
             ("the largest probability grows", "all probabilities become more alike", "nothing changes"),
         ),
         Question(
@@ -206,7 +206,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         ),
         Question(
             "02",
-            "A tanh neuron gives out 0.8. What is the slope of its activation there?",
+            "A tanh neuron has the output 0.8. What is the slope of its activation there?",
             0.36,
             "The slope of tanh is 1 − a², computed from its own value: 1 − 0.64.",
             within=0.001,
@@ -350,7 +350,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question(
             "07",
             "A test finds 9 of 10 faulty programs, and calls 9 of 90 right ones faulty. Of those that it calls faulty, "
-            "which share are faulty?",
+            "what share are faulty?",
             0.5,
             "9 of 18. That is its precision; its recall is 0.9.",
         ),
@@ -392,8 +392,8 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
             "In the weight gradient on the GPU each thread owns a weight and adds up over the batch. Why does it need "
             "no atomicAdd?",
             "c",
-            "Threads meet only where two of them write to the same cell. Who owns a result gathers: it reads what "
-            "others read too, which harms nobody, and alone writes its own sum.",
+            "Threads conflict only where two of them write to the same cell. A thread that owns a result may read "
+            "what others read too, which does no harm, but it alone writes its sum.",
             (
                 "the threads of a warp run in step",
                 "the sums are kept in shared memory",
@@ -419,8 +419,8 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         ),
         Question(
             "08",
-            "A training step launches 12 kernels. Each computes for 2 µs, and the CPU needs 5 µs to launch one. How "
-            "many µs does a step take, about?",
+            "A training step launches 12 kernels. Each computes for 2 µs, and the CPU needs 5 µs to launch one. "
+            "About how many µs does a step take?",
             60,
             "A launch returns at once, so the GPU computes while the CPU prepares the next one. It is done long "
             "before: 12 · 5 µs of launches count, not 12 · 2 µs of work, nor the sum of both.",
@@ -468,8 +468,8 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
     "12": (
         Question(
             "11",
-            "A filter of 3 × 3 goes over an image of 28 × 28 with padding 1 and stride 1. Of how many products is the "
-            "gradient of the weight in its middle the sum, for one image?",
+            "A filter of 3 × 3 goes over an image of 28 × 28 with padding 1 and stride 1. How many products are "
+            "added up in the gradient of the weight in its middle, for one image?",
             784,
             "This weight meets a pixel for each number of the map, and the map has 28 · 28 = 784: its gradient adds up "
             "delta times input at all these places. (A weight at the filter's edge meets padding too, which adds 0.)",
@@ -526,8 +526,8 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
     "13": (
         Question(
             "12b",
-            "A network is split over 4 devices as a pipeline. Each device takes 1 ms for each micro-batch, forward, "
-            "and there are 12 micro-batches. After how many ms has the last one left the last device?",
+            "A network is split over 4 devices as a pipeline. In the forward pass each device takes 1 ms for "
+            "each of 12 micro-batches. After how many ms has the last one left the last device?",
             15,
             "The first leaves after 4 ms, and each of the other 11 comes 1 ms after the one before.",
         ),
@@ -540,10 +540,10 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         ),
         Question(
             "08b",
-            "A GPU fetches 4 TB and computes 40 TFLOP a second. A block with a tile of M × N elements does MN / "
-            "(2 (M + N)) FLOP for each byte that it fetches. Which is the smallest tile that fetching does not limit?",
+            "A GPU fetches 4 TB and computes 40 TFLOP a second. A block with a tile of M × N elements does "
+            "MN / (2 (M + N)) FLOP for each byte that it fetches. What is the smallest tile not limited by fetching?",
             "c",
-            "The GPU computes 10 FLOP in the time of a byte. A square tile does M/4 of them for each byte.",
+            "The GPU computes 10 FLOP in the time of fetching one byte. A square tile does M/4 of them for each byte.",
             ("10 × 10", "20 × 20", "40 × 40", "80 × 80"),
         ),
     ),
@@ -552,7 +552,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question(
             "13",
             "A step takes 40 ms on one device, and 4 ms of them cannot be divided. If exchanges cost nothing, which "
-            "speedup do many devices come near to and never reach?",
+            "speedup do many devices approach but never reach?",
             10,
             "With many devices the divided part takes next to no time, and the 4 ms stay.",
         ),
@@ -561,7 +561,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
             "Four members have 30, 10, 10 and 10 rows of a batch, and each has the mean gradient of its own rows. "
             "By which factor must the member with 30 rows multiply its gradient before all are added up?",
             0.5,
-            "Each row must count alike: its mean stands for 30 of the 60 rows.",
+            "Each row must count equally: its mean stands for 30 of the 60 rows.",
             within=0.001,
         ),
         Question(
@@ -578,7 +578,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question(
             "14",
             "A block computes A + F(A), without ReLU, and its body F lets no gradient through at all. The gradient of "
-            "what the block gives is 3. What is the gradient of A?",
+            "the block's output is 3. What is the gradient of A?",
             3,
             "The shortcut passes the gradient on as it is, whatever the body does.",
         ),
@@ -601,7 +601,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question(
             "15",
             "In causal attention all scores are 0, and the values of the positions 0 to 3 are 8, 4, 0 and 100. What "
-            "does position 2 find?",
+            "is the result at position 2?",
             4,
             "It sees positions 0 to 2, with a weight of a third each: 12 / 3.",
         ),
@@ -627,11 +627,11 @@ IN_TEXT: dict[str, tuple[Question, ...]] = {
     "race": (
         Question(
             "08c",
-            "The report of racecheck: between the write in line 15 and the read in line 17 there is a barrier, in line "
-            "16. Which two accesses race all the same?",
+            "In racecheck's report, the barrier in line 16 is between the write in line 15 and the read in line 17. "
+            "Which two accesses race nevertheless?",
             "c",
-            "In one turn of the loop the barrier in line 16 lies between them. From the read in line 17 to the write "
-            "in the next turn there is none: it was line 18.",
+            "Within one turn of the loop the barrier in line 16 separates them. Between the read in line 17 and the "
+            "write in the next turn there is none now: it was in line 18.",
             (
                 "the write, and a read of the same turn of the loop",
                 "two writes of the same turn",
@@ -651,7 +651,7 @@ IN_TEXT: dict[str, tuple[Question, ...]] = {
         ),
         Question(
             "08c",
-            "“naive is slow because too few warps are there to hide the waits.” Which row refutes this?",
+            "“naive is slow because there are too few warps to hide the waits.” Which row refutes this?",
             "d",
             "More than 90 % of the places are in use, as in the two kernels that are 12 and 15 times as fast.",
             (

@@ -68,13 +68,13 @@ def plot_confusion(M: np.ndarray, classes: tuple[str, ...], title: str = "") -> 
 
 def _confusion_in_words(M: np.ndarray, classes: Sequence[str]) -> str:
     """The number of samples of each class that are predicted rightly, and the most frequent mistakes."""
-    said = [f"Confusion matrix of {M.sum():,} samples; {np.trace(M):,} lie on the diagonal, predicted rightly."]
+    said = [f"Confusion matrix of {M.sum():,} samples; {np.trace(M):,} are on the diagonal, predicted correctly."]
     rightly = (f"{name} {M[i, i]:,} of {M[i].sum():,}" for i, name in enumerate(classes))
-    said.append(f"Rightly: {'; '.join(rightly)}.")
+    said.append(f"Correct: {'; '.join(rightly)}.")
     mistakes = sorted(((M[i, j], i, j) for i, j in np.ndindex(*M.shape) if i != j and M[i, j]), key=lambda one: -one[0])
     if mistakes:
         told = (f"{classes[i]} taken for {classes[j]} {count:,}×" for count, i, j in mistakes[:MISTAKES])
-        said.append(f"{'Wrongly' if len(mistakes) <= MISTAKES else 'The most frequent mistakes'}: {'; '.join(told)}.")
+        said.append(f"{'Wrong' if len(mistakes) <= MISTAKES else 'The most frequent mistakes'}: {'; '.join(told)}.")
     return " ".join(said)
 
 
@@ -217,7 +217,7 @@ def plot_roofline(
     """Plot a roofline diagram.
 
     roofs: label -> (bytes per second, FLOP per second); dots: label -> (FLOP per byte, FLOP per second).
-    beside: labels of dots stand beside them, not in the legend; those that lie on each other share a place.
+    beside: labels of dots are drawn beside them, not in the legend; those of equal dots share a place.
     """
     figure, axes = figure_with_axes(title, width=7.0, height=4.2)
     x = np.geomspace(0.1, 1000, 300)

@@ -33,7 +33,7 @@ def plot_network(sizes: tuple[int, ...], title: str = "") -> WordedFigure:
     kinds = ["input", *["neuron"] * (len(sizes) - 1)]
     layers = " → ".join(f"{size} {kind}{'s' * (size > 1)}" for size, kind in zip(sizes, kinds, strict=True))
     figure.words = with_title(
-        title, f"A network from left to right: {layers}. A line joins each with each of the next layer."
+        title, f"A network from left to right: {layers}. A line joins each one to every one of the next layer."
     )
     return figure
 
@@ -77,5 +77,5 @@ def plot_progress() -> WordedFigure:
     axes.spines[:].set_visible(False)
     done = {name: sum(entry.key in record for entry in entries) for name, entries in rows.items()}
     said = "; ".join(f"{name}: {done[name]} of {len(entries)}" for name, entries in rows.items())
-    figure.words = f"A box for each exercise, by notebook. Done are {sum(done.values())} in all. {said}."
+    figure.words = f"A box for each exercise, by notebook. In all, {sum(done.values())} are done. {said}."
     return figure

@@ -144,7 +144,7 @@ class TwoLayers:
 
     def __repr__(self) -> str:
         if self.open:
-            return "○ XOR by two layers: open. Nine numbers are expected, and any that do it are right."
+            return "○ XOR by two layers: open. Nine numbers are expected; all that compute XOR are right."
         lines = ["x1 x2   h1 h2   a   expected"]
         for x, (first, second, a), wanted in zip(CORNERS, self.rows, XOR, strict=True):
             sign = "✓" if a == wanted else "✗"
@@ -157,7 +157,7 @@ class TwoLayers:
             return "✓ XOR by two layers: right at all four corners."
         ones, zeros = ({row[:2] for row, target in zip(self.rows, XOR, strict=True) if target == y} for y in (1, 0))
         why = (
-            ", and no third neuron can mend it: corners of both classes have the same h1 and h2" if ones & zeros else ""
+            ", and no third neuron can fix it: corners of both classes have the same h1 and h2" if ones & zeros else ""
         )
         return f"✗ XOR by two layers: {wrong} of 4 corners wrong{why}."
 

@@ -62,8 +62,8 @@ def plot_products(shapes: Sequence[tuple[int, int]], n_in: int) -> Described:
         axes.set_title(_named(batch, n_out), fontsize=10)
         said.append(f"{_named(batch, n_out)}: A ({batch}, {n_in}), Wᵀ ({n_in}, {n_out}), Z ({batch}, {n_out})")
     words = (
-        "Boxes are numbers. On the left stand the inputs A, above the weights Wᵀ, and where a row of A meets a "
-        f"column of Wᵀ stands a sum of Z; one sum and all that it needs are dark. {'; '.join(said)}."
+        "Boxes are numbers. The inputs A are on the left, the weights Wᵀ above. Where a row of A meets a column "
+        f"of Wᵀ there is a sum of Z. One sum and all that it needs are dark. {'; '.join(said)}."
     )
     return Described(figure, words)
 
@@ -94,9 +94,9 @@ def plot_row_major(rows: int, columns: int) -> Described:
     axes.text(left + columns / 2, rows + 3.2, "column k", ha="center", color=INK)
     axes.text(rows * columns / 2, -0.3, f"cell number = j · {columns} + k", ha="center", va="center", color=INK)
     axes.set(xlim=(-0.2, rows * columns + 0.2), ylim=(-0.7, rows + 3.8))
-    axes.set_title(f"W ({rows}, {columns}) as a matrix, and as it lies in memory", fontsize=11)
+    axes.set_title(f"W ({rows}, {columns}) as a matrix, and as it is stored in memory", fontsize=11)
     words = (
-        f"Above, a matrix of {rows} rows and {columns} columns, each cell with its place in memory, row after row: "
+        f"Above, a matrix of {rows} rows and {columns} columns, each cell with its position in memory, row after row: "
         f"0 to {columns - 1} in the first. Below, the line of memory, {rows * columns} cells, coloured by row."
     )
     return Described(figure, words)
@@ -115,11 +115,11 @@ def plot_gpu(multiprocessors: int, warps: int) -> Described:
             _box(axes, column, -row, colour, 0.9 if place == 0 and axes is not warp else 0.35)
         axes.set(xlim=(-0.3, across + 0.3), ylim=(-(count - 1) // across - 0.3, 1.3))
     gpu.set_title(f"A GPU: {multiprocessors} multiprocessors (SM)", fontsize=9)
-    sm.set_title(f"One SM: places for {warps} warps", fontsize=9)
+    sm.set_title(f"One SM: room for {warps} warps", fontsize=9)
     warp.set_title(f"One warp: {WARP} threads,\none instruction at a time", fontsize=9)
     words = (
-        f"Three pictures, each enlarges one box of the one before: a GPU with {multiprocessors} multiprocessors; "
-        f"one multiprocessor with places for {warps} warps; one warp with its {WARP} threads."
+        f"Three pictures; each enlarges one box of the one before: a GPU with {multiprocessors} multiprocessors; "
+        f"one multiprocessor with room for {warps} warps; one warp with its {WARP} threads."
     )
     return Described(figure, words)
 
@@ -159,8 +159,8 @@ def plot_banks(widths: Sequence[int]) -> Described:
             axes.text(-0.2, 0.5 - row, f"x = {row}", ha="right", va="center", fontsize=7, color=INK)
         axes.set_title(f"Rows of {width} numbers", fontsize=10)
         said.append(f"Rows of {width}: {', '.join(map(str, banks[:, 0]))}")
-    words = f"Tiles of {rows} rows; in each cell stands its bank, its number in the tile modulo {WARP}. A frame marks "
-    words += "the column that a warp reads; red cells share the bank of its first number. The banks down that column. "
+    words = f"Tiles of {rows} rows; each cell shows its bank: its number in the tile modulo {WARP}. A frame marks "
+    words += "the column that a warp reads; red cells share the bank of its first number. The banks of that column: "
     return Described(figure, f"{words}{'. '.join(said)}.")
 
 
@@ -187,7 +187,7 @@ def changed(kernel: CudaKernel, part: str, other: str = "", number: int = 1) -> 
     for _ in range(number):
         start = text.find(part, start + 1)
     if not 0 <= start < text.index("\n}", text.index(f"{kernel.entry}(")):
-        raise CourseError(f"expected a part of {kernel.entry} that is there {number} times; got {part}")
+        raise CourseError(f"expected a part of {kernel.entry} that occurs {number} times; got {part}")
     source = replace(kernel.source, text=text[:start] + other + text[start + len(part) :])
     return replace(kernel, name=f"{kernel.name}, changed", source=source, plans={})
 
@@ -211,7 +211,7 @@ def plot_ladder(seconds: Mapping[str, float], limit: float, flops: float, title:
     axes.spines[["top", "right"]].set_visible(False)
     rows = zip(names, labels, shares, strict=True)
     said = [f"{name}{label}, {share:.2g} % of the matrix rate" for name, label, share in rows]
-    return Described(figure, f"{title}. Each kernel, and how fast it is beside the one before: {'; '.join(said)}.")
+    return Described(figure, f"{title}. Each kernel, and its speed relative to the one before: {'; '.join(said)}.")
 
 
 # ---- boxes

@@ -62,9 +62,9 @@ def plot_influence(sizes: tuple[int, ...], k: int, j: int) -> Described:
     )
     marked = [f"from layer {x} to layer {x + 1} {_marked(sizes, x, k, j)}" for x in range(1, len(sizes))]
     words = (
-        f"A network {'-'.join(map(str, sizes))} with its cost C, drawn twice. Marked are the lines that the weight "
-        f"from input {k + 1} to hidden neuron {j + 1} acts through: {'; '.join(marked)}; and on to C. On the left "
-        "blue arrows lead to C, on the right red ones lead back along the same lines. All other lines are grey."
+        f"A network {'-'.join(map(str, sizes))} with its cost C, drawn twice. The marked lines are those through "
+        f"which the weight from input {k + 1} to hidden neuron {j + 1} acts: {'; '.join(marked)}; and on to C. "
+        "Left, blue arrows lead to C; right, red ones lead back along the same lines. All other lines are grey."
     )
     return Described(figure, words)
 
@@ -87,7 +87,7 @@ def plot_softmax(outputs: int, j: int) -> Described:
     names = [[f"${letter}_{row + 1}$" for row in range(outputs)] for letter in "za"]
     figure = _two_ways([*names, ["C"]], lambda x, start, end: x > 0 or start == j, f"the sum $z_{j + 1}$")
     words = (
-        f"{outputs} sums z, {outputs} outputs a of a softmax and the cost C, drawn twice. Marked are the lines from "
+        f"{outputs} sums z, {outputs} outputs a of a softmax and the cost C, drawn twice. The marked lines lead from "
         f"z{j + 1} to each of the {outputs} outputs, and from each output to C: blue and forward on the left, red and "
         "back on the right. The lines from the other sums are grey."
     )

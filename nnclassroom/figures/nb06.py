@@ -241,7 +241,7 @@ def activations_at_start(layers: Mapping[str, tuple[np.ndarray, Sequence[float]]
         shown = ", ".join(f"{slope:.1g}" for slope in slopes)
         axes.set(xlabel="activation in hidden layer 2", title=f"{name}: mean slopes σ' {shown}", xlim=(0, 1.01))
         said.append(f"{name}: activations from {A.min():.2g} to {A.max():.2g}, mean slopes {shown}.")
-    places[0].set_ylabel("how many (10 neurons, all samples)")
+    places[0].set_ylabel("number of activations (10 neurons, all samples)")
     figure.words = f"Histograms of activations before any training. {' '.join(said)}"
     return figure
 
@@ -262,7 +262,7 @@ def decision_regions(networks: Mapping[str, Network], points: Any, backend: Call
             axes.plot(*points.X[points.labels == label].T, mark, color=colour, markersize=5, label=f"class {label}")
         axes.set(xlabel="input x1", title=name)
         right = int(((network.predict(points.X, backend)[:, 0] > 0.5) == points.labels).sum())
-        said.append(f"{name}: {right} points are on their side of the border.")
+        said.append(f"{name}: {right} points are on the correct side of the border.")
     places[0].set_ylabel("input x2")
     places[0].legend(loc="lower left", fontsize=8)
     figure.words = " ".join(said)

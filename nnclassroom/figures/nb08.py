@@ -125,7 +125,7 @@ def plot_profile(profile: Profile) -> WordedFigure:
     axes.barh(len(parts), scale * profile.between, height=0.7, color="0.75")
     axes.text(scale * profile.between, len(parts), f"  {duration(profile.between)}", va="center", fontsize=8)
     axes.set_yticks(range(len(parts) + 1), [*(part.label for part in parts), "between the calls"], fontsize=8)
-    axes.set_xlabel(f"time, {unit} (dark: at least, by the measured limits; orange: your kernels)")
+    axes.set_xlabel(f"time, {unit} (dark: least possible by the measured limits; orange: your kernels)")
     axes.margins(x=0.35, y=0.02)
     axes.set_xlim(left=0)
     axes.grid(False, axis="y")
@@ -212,7 +212,7 @@ def plot_timelines(lines: Mapping[str, tuple[Sequence[Span], Sequence[Span]]], t
         busy, end = sum(end - start for start, end in runs), max(end for _, end in runs)
         axes.text(1e6 * end, 3 * place + 1.4, f"  {duration(end)}, GPU busy {busy / end:.0%}", va="center", fontsize=9)
         count = f"{len(launches)} launch{'es' * (len(launches) > 1)}"
-        said.append(f"{label}: {count}, done after {duration(end)}, the GPU is busy {busy / end:.0%} of it")
+        said.append(f"{label}: {count}, done after {duration(end)}, the GPU is busy {busy / end:.0%} of that time")
     axes.set_yticks(list(ticks), list(ticks.values()), fontsize=9)
     axes.set_xlabel("time, µs (orange, hatched: the CPU launches; green: the GPU computes)")
     axes.margins(x=0.16)
@@ -226,13 +226,13 @@ def plot_batches(speed: Lines, quality: Lines, measure: str, title: str = "") ->
     """Plot two quantities against the batch size: microseconds per sample on the left, `measure` on the right."""
     figure, (left, right) = row_of_axes(title, 2, width=9.0)
     draw_lines(left, speed)
-    left.set(xlabel="batch size, samples", ylabel="time a sample, µs")
+    left.set(xlabel="batch size, samples", ylabel="time per sample, µs")
     left.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=8)
     draw_lines(right, quality)
     right.set(xlabel="batch size, samples", ylabel=measure, yscale="linear", ylim=(0, 1))
     right.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8)
     plain_numbers(left.xaxis, left.yaxis, right.xaxis)
-    words = f"Left, time a sample in µs over the batch size: {ends_in_words(speed)}"
+    words = f"Left, time per sample in µs over the batch size: {ends_in_words(speed)}"
     return Described(figure, f"{words} Right, {measure}: {ends_in_words(quality)}")
 
 

@@ -1,5 +1,5 @@
 // One training step of a dense layer, as a CUDA C++ program of its own: sigmoid, binary cross-entropy, plain descent. The
-// kernels are the course's naive ones, to the letter. With CuPy you write none of what stands around them here.
+// kernels are the course's naive ones, to the letter. With CuPy you write none of the code around them.
 //
 //     nvcc -O2 nb08_host_side.cu -o host_side
 //     ./host_side BATCH INPUTS OUTPUTS RATE BLOCK < numbers > new_parameters
@@ -97,7 +97,7 @@ static void fetched(std::vector<float>& here, const float* there) {
 }
 
 // ---- blocks
-// So many blocks that each of `wanted` threads has its place: rounded up, which is why kernels have a guard.
+// Enough blocks for `wanted` threads. The number is rounded up, which is why kernels have a guard.
 static int blocks(int wanted, int block) {
     return (wanted + block - 1) / block;
 }

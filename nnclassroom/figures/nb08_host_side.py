@@ -80,7 +80,7 @@ class Run:
         elif self.right:
             words = "✓ It ended with status 0, and W and b are those of the package's training step, to rounding."
         else:
-            moved = "they are others" if self.moved else "none of them has moved"
+            moved = "they have other values" if self.moved else "none of them has moved"
             words = (
                 "✗ It ended with status 0 and said nothing. But W and b are not those of the package's training step"
             )

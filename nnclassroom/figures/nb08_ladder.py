@@ -58,7 +58,7 @@ HELD_BACK = {
     "tiled": (80, "shared memory: more reads than products"),
     "tiles_1d": (24, "shared memory: 24 reads for 64 products"),
     "tiles_2d": (16, "reads of one number each: 16 instructions for 64 products"),
-    "vectorised": (4, "the shape of a warp's part, 16 × 128: hardly"),
+    "vectorised": (4, "the shape of a warp's part, 16 × 128, but hardly"),
     "warp_tiles": (4, "the wait for the next tile, at every eighth k"),
     "double_buffered": (3, "arithmetic: little is left to take away"),
 }

@@ -38,7 +38,7 @@ def plot_counts(counts: Mapping[str, np.ndarray], what: str, title: str = "") ->
             axes.text(column, row, f"{count}", ha="center", va="center", fontsize=72 * 2.4 / array.shape[1] * 0.42)
         axes.set_title(name, fontsize=9)
         axes.set(xlabel="column", ylabel="row")
-        said.append(f"{name}: {what} from {np.min(array)} to {np.max(array)} a pixel, {np.sum(array):,} in all")
+        said.append(f"{name}: {what} from {np.min(array)} to {np.max(array)} per pixel, {np.sum(array):,} in all")
     return Described(figure, f"{title}. {'; '.join(said)}.")
 
 

@@ -183,7 +183,7 @@ def plot_pixel(A: np.ndarray, k: int, row: int, column: int) -> Described:
     told = ", ".join(f"({y}, {x}) with the weight w[{row - y}, {column - x}] on it" for y, x in windows)
     words = (
         f"{len(windows)} windows of {k} × {k} hold the pixel ({row}, {column}), which is orange: those of the deltas "
-        f"{told}. Each window's pixels bear the names of the weights that lie on them."
+        f"{told}. Each window's pixels are labelled with the weights that are on them."
     )
     return Described(figure, words)
 

@@ -41,7 +41,7 @@ def letters(messages: Sequence[Message]) -> str:
     """A line for each message: sender, receiver, size, times of departure and arrival."""
     lines = []
     for message in sorted(messages, key=lambda each: each.begin):
-        when = f"leaves at {message.begin:g} s, is there at {message.arrival:g} s"
+        when = f"leaves at {message.begin:g} s, arrives at {message.arrival:g} s"
         lines.append(f"rank {message.source} → rank {message.to}: {count(message.values.size)}, {when}")
     return "\n".join(lines)
 
@@ -135,7 +135,7 @@ def ring_states(kernel: Callable[..., Any], size: int, name: str) -> tuple[list[
         raise CourseError(f"this ring cannot be drawn: it raised {type(error).__name__}: {error}") from None
     ways = set[int]().union(*(each.ways for each in watched.values()))
     if len(ways) != 1 or not ways <= {1, size - 1}:
-        raise CourseError(f"expected a ring, in which each rank sends to the same neighbour; {ended or 'this is none'}")
+        raise CourseError(f"expected a ring: each rank sends to the same neighbour; {ended or 'this is not one'}")
 
     def counts(vector: np.ndarray) -> np.ndarray:
         return vector.astype(int)[:, None] // base ** np.arange(size) % base
@@ -212,9 +212,9 @@ def _told(states: Sequence[Sequence[RingState]], size: int, first: int) -> Itera
         now = [each[step] for each in states]
         sends = [f"rank {rank} {_named(state.sent)}" for rank, state in enumerate(now)]
         whole = sum(int((each[step + 1].counts == 1).all(axis=1).sum()) for each in states)
-        yield f"In step {step + 1} are sent: {', '.join(sends)}; then {whole} of {size * size} chunks are whole."
+        yield f"Sent in step {step + 1}: {', '.join(sends)}; then {whole} of {size * size} chunks are whole."
         if late := [str(rank) for rank, state in enumerate(now) if not state.due(first + step)]:
-            yield f"Not what is due is sent by: rank {', '.join(late)}."
+            yield f"Something other than what is due is sent by: rank {', '.join(late)}."
 
 
 def _named(chunks: range) -> str:
@@ -357,7 +357,7 @@ def _in_words(spans: Sequence[Span], rows: Mapping[int, str], seconds: float) ->
             share = sum(span.end - span.start for span in spans if span.rank == rank and span.what in kinds) / seconds
             shares += [f"{verb} {share:.0%}"] * (share > 0)
         said.append(f"{name} {', '.join(shares) or 'does nothing'}")
-    words = f"Timelines of {len(rows)} members over {duration(seconds)}, and what each does of it: {'; '.join(said)}."
+    words = f"Timelines of {len(rows)} members over {duration(seconds)}, and how each spends them: {'; '.join(said)}."
     if any(span.what in WORK for span in spans):
         words += f" {idle_share(spans):.0%} of all members' time is without work."
     return words

@@ -65,7 +65,7 @@ def plot_block() -> Described:
     words = (
         "A block: two convolutions with batch normalisation after each, and beside them a shortcut. Forward, A goes "
         "up through both, and what comes out of both is added; then ReLU. Backward, the gradient goes through "
-        "ReLU, then, as it is, down both ways, and where they meet below it is added."
+        "ReLU, then, as it is, down both ways; where they meet below, the two gradients are added."
     )
     return Described(figure, words)
 

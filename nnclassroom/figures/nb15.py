@@ -73,7 +73,7 @@ def plot_histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> WordedFig
             style = {"linestyle": line_style(number)["linestyle"], "linewidth": 1.6, "label": label}
             axes.hist(numbers, bins, weights=np.full(numbers.size, 100 / numbers.size), histtype="step", **style)
             low, high = np.quantile(numbers, (0.05, 0.95))
-            said.append(f"{xlabel}, {label}: nine tenths from {low:.2f} to {high:.2f}")
+            said.append(f"{xlabel}, {label}: nine tenths are between {low:.2f} and {high:.2f}")
         axes.set(xlabel=xlabel, ylabel="share of the draws, %")
     places[0].legend(frameon=False, fontsize=9)
     figure.words = f"Histograms. {'; '.join(said)}."

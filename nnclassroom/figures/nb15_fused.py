@@ -66,8 +66,8 @@ def plot_passing() -> WordedFigure:
     for x in (5, 10):
         draw_arrow(axes, (x + WIDTH + 0.5, -2 * TILE), (x + WIDTH + 0.5, -ROWS + 0.5), ORANGE, linewidth=1.5)
     notes = (
-        (0, "stay: a query\nof each thread"),
-        (5, "pass: a tile\nat a time"),
+        (0, "stay: one query\nper thread"),
+        (5, "pass: one tile\nat a time"),
         (15, "hatched: in registers\nalone"),
         (25, "written once,\nat the end"),
     )

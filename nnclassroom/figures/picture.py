@@ -243,7 +243,7 @@ def plot_accesses(accesses: Accesses, block: int | None = None, plain: bool = Fa
     numbers = [cell.text for panel in panels if _points(panel, inches) for cell in panel.cells]
     words = "In a cell: the thread that touches it, by its number in the block" if any(numbers) else ""
     if any("×" in text for text in numbers):
-        words += "; 8× are 8 accesses by several"
+        words += "; 8×: 8 accesses by several threads"
     figure.text(0.1 / WIDTH, 0.1 / height, words and f"{words}.", fontsize=8.5, color="0.25")
     return figure
 
@@ -486,7 +486,7 @@ def _legend(trace: Trace, panels: list[Panel], block: int | None) -> list[Patch]
         for number, colour in enumerate(BLOCKS[:count]):
             add(f"block {number}", colour)
         if count > len(BLOCKS):
-            handles[-1].set_label(f"block {len(BLOCKS) - 1}; then the colours again")
+            handles[-1].set_label(f"block {len(BLOCKS) - 1}; then the colours repeat")
         if several:
             add("more than 4 blocks", MANY)
     else:

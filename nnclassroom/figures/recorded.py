@@ -227,14 +227,14 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _missing(what: str, name: str) -> str:
-    return f"{what}: not recorded yet (python -m benchmarks.{name} does)"
+    return f"{what}: not recorded yet (python -m benchmarks.{name} records it)"
 
 
 # ---- ResNet-34
 
 
 def not_recorded(command: str) -> str:
-    return f"not recorded yet: {command} does it, on a machine with an NVIDIA GPU"
+    return f"not recorded yet: run {command} on a machine with an NVIDIA GPU"
 
 
 def convolutions() -> str:

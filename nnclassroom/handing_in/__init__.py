@@ -1,1 +1,1 @@
-"""What a student hands in: packing it, reading it without trusting it, taking it to another machine."""
+"""A student's hand-in: packing it, reading it without trusting it, taking it to another machine."""

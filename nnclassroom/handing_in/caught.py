@@ -1,4 +1,4 @@
-"""What goes wrong with one hand-in is that hand-in's row, and stops nobody else's marking."""
+"""An error in one hand-in becomes that hand-in's reason, and does not stop the marking of the others."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,9 +10,9 @@ FAILED = "the course itself failed on this"  # how the reason for a fault of our
 
 
 def caught(work: Callable[[], Made], otherwise: Callable[[str], Made]) -> Made:
-    """What work() returns; or, whatever it raises, what otherwise() makes of the reason.
+    """The result of work(); or, if it raises an exception, the result of otherwise() for the reason.
 
-    A CourseError is its own reason. Any other exception is a fault of the course, and the reason says so.
+    The reason is the message of a CourseError. Any other exception is a fault of the course, and the reason says so.
     """
     try:
         return work()

@@ -1,4 +1,4 @@
-"""Answers in the cells of a notebook that was handed in: the texts that the notebook would have kept."""
+"""Answers in the cells of a notebook that was handed in: the kernels that the notebook would have kept."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from nncourse.errors import CourseError, decoded
 
 
 def answers(content: bytes) -> dict[str, str]:
-    """The filled-in exercises of a notebook by the names of their files, `sigmoid.numpy.py`; of several the last.
+    """The filled-in exercises of a notebook, by file name such as `sigmoid.numpy.py`; of several the last.
 
     ValueError if this is not a notebook. Nothing is run.
     """
@@ -31,14 +31,14 @@ def answers(content: bytes) -> dict[str, str]:
 
 
 def _source(cell: dict[str, Any]) -> str:
-    """A cell's text, without the halves of characters that JSON can hold and no file can."""
+    """A cell's text, without surrogates (halves of characters), which JSON can hold and a file cannot."""
     given = cell.get("source", cell.get("input", ""))
     text = "".join(filter(lambda part: isinstance(part, str), given)) if isinstance(given, list) else given
     return text.encode("utf-8", "replace").decode() if isinstance(text, str) else ""
 
 
 def in_cell(source: str) -> dict[str, str]:
-    """The texts of the filled-in exercises in a cell, by the names of their files."""
+    """The filled-in exercises of a cell, by file name."""
     try:
         python = python_cell.as_run(source)
         magic = python_cell.cell_magic(python)

@@ -1,4 +1,4 @@
-"""What one student has handed in, and how several files of a student become one hand-in."""
+"""The hand-in of one student, and how several hand-ins of a student become one."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ class Submission:
     claims: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # by exercise: what progress.json says
     reason: str = ""  # why nothing was read at all
     problems: tuple[str, ...] = ()  # what was not read: "file: reason"
-    notes: tuple[str, ...] = ()  # what was read otherwise than it was named
+    notes: tuple[str, ...] = ()  # which files were chosen, and which were read under a different name
     in_cells: int = 0  # number of texts that were read from the cells of notebooks
-    entry: str = ""  # its name in the class's folder; "" where nothing was handed in
-    entries: int = 0  # number of files and folders of the class's folder that are this student's
-    replaced: int = 0  # number of those of which nothing counts
+    entry: str = ""  # its name in the class's folder; "" if nothing was handed in
+    entries: int = 0  # number of this student's files and folders in the class's folder
+    replaced: int = 0  # number of these entries of which nothing counts
     time: datetime | None = None
-    is_recorded: bool = False  # whether the time is the one that `nncourse submit` wrote; otherwise the file's
+    is_recorded: bool = False  # whether `nncourse submit` wrote the time; otherwise it is the file's
     minutes: float = 0.0  # between the first and the last recorded attempt: a claim, too
-    number: str = ""  # by which a learning platform knows the student
+    number: str = ""  # by which a learning platform identifies the student
     row: int | None = None  # of the class's list
     feedback: str = ""  # the name under which the platform takes a page back
 
@@ -37,10 +37,10 @@ class Submission:
 
 
 def together(given: Sequence[Submission]) -> Submission:
-    """Several files of one student as one hand-in: of an exercise that is in two of them the newer text counts.
+    """Join several hand-ins of one student: if an exercise is in two of them, the newer text counts.
 
-    Files with the record of `nncourse submit` count as newer than those without, whose date is only the file's. The
-    notes say what is older, and what could not be read.
+    A hand-in with the record of `nncourse submit` counts as newer than one without, whose date is only the file's. The
+    notes say which texts are older, and what could not be read.
     """
     if len(given) == 1:
         return given[0]
@@ -54,7 +54,7 @@ def together(given: Sequence[Submission]) -> Submission:
     if len(counted) == 1:
         when = f"{newest.time:%Y-%m-%d %H:%M}" if newest.time else "no date"
         of_what = "by its record" if newest.is_recorded else "by the file's date"
-        about = [f"of {len(given)} hand-ins {newest.entry} counts, of {when} {of_what}"]
+        about = [f"of {len(given)} hand-ins, the newest counts: {newest.entry}, {when} {of_what}"]
     else:
         about = [_older(each, number, with_texts, last) for number, each in enumerate(with_texts)]
     unread = [f"{each.entry} is not read: {each.reason}" for each in given if each.reason and not each.texts]
@@ -78,11 +78,11 @@ def _age(given: Submission) -> tuple[bool, float, str]:
 
 
 def _older(given: Submission, number: int, all_given: Sequence[Submission], last: Mapping[str, int]) -> str:
-    """A note on the texts of a hand-in that another has newer; "" if there are none."""
+    """A note on the texts of a hand-in that have a newer version in another one; "" if there are none."""
     older = [file for file, text in given.texts.items() if last[file] > number and
              all_given[last[file]].texts[file] != text]  # fmt: skip
     if not older:
         return ""
     newer = ", ".join(dict.fromkeys(all_given[last[file]].entry for file in older))
     more = f" and {len(older) - MOST_NAMED} more" if len(older) > MOST_NAMED else ""
-    return f"{', '.join(older[:MOST_NAMED])}{more} in {given.entry}: the text in {newer} is newer and counts"
+    return f"{', '.join(older[:MOST_NAMED])}{more} in {given.entry}: the version in {newer} is newer and counts"

@@ -1,4 +1,4 @@
-"""The file with an answer: its name, and how a kernel in CUDA C says by its first line that it is launched."""
+"""The file with an answer: its name, and the launch of a CUDA kernel, which the first line of the file specifies."""
 
 import re
 from typing import Any
@@ -18,13 +18,13 @@ def file_of(exercise: Exercise) -> str:
 
 
 def launch_of(operation: Operation, kernel: str, text: str, definitions_text: str = "") -> dict[str, Any]:
-    """How a kernel is launched, as the first line of its text says: `// %%cuda sigmoid naive --block 256`.
+    """How a kernel is launched, according to the first line of its text: `// %%cuda sigmoid naive --block 256`.
 
-    definitions_text: of an examination's operations. CourseError for the first line of another exercise.
+    definitions_text: defines an examination's operations. CourseError if the first line names another exercise.
     """
     first = FIRST_LINE.match(text)
     options = cuda_cell.parsed(first[1] if first else f"{operation.name} {kernel}")
     named = definitions.find(options.operation, definitions_text).name
     if (named, options.kernel) != (operation.name, kernel):
-        raise CourseError(f"its first line is of another exercise, {options.operation} {options.kernel}")
+        raise CourseError(f"its first line names another exercise, {options.operation} {options.kernel}")
     return cuda_cell.launch_options(operation, options)

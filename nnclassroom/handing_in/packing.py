@@ -1,4 +1,4 @@
-"""`nncourse submit`: a student's kept kernels and their records in one file."""
+"""`nncourse submit`: pack a student's kept kernels and their records in one file."""
 
 import datetime
 import json
@@ -18,14 +18,14 @@ from nncourse.errors import CourseError, read_regular
 def pack(path: Path, name: str = "") -> int:
     """Write the kept kernels and their records to a .zip. Returns the number of kernels.
 
-    In the folder of an examination these are its answers, else the course's kernels.
+    In the folder of an examination these are its answers, otherwise the student's kernels for the course.
     """
     folder = Path(FOLDER) if Path(QUESTIONS).is_file() else kept_kernels.folder()
     refuse_other_name(path)
     names = sorted(entry.name for entry in os.scandir(folder)) if folder.is_dir() else []
     kernels = [each for each in names if KERNEL_FILE.fullmatch(each)]
     if not kernels:
-        raise CourseError(f"{folder}: expected kernels to hand in, and none is kept there yet")
+        raise CourseError(f"{folder}: expected kernels to hand in, got none: solve an exercise first")
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     about = {"name": name, "course": course_version(), "time": now}
     files = {RECORD: (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()}

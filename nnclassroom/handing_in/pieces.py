@@ -1,7 +1,7 @@
-"""The files of a hand-in, in whatever form it comes: a folder, a .zip, a .tar.gz or one file. Nothing is ever unpacked.
+"""The files of a hand-in, whether it is a folder, a .zip, a .tar.gz or one file. Nothing is ever unpacked.
 
-Archives and folders are read alike: hidden files do not count, and a link, a device or a file with a password has its
-reason when it is read. An archive is refused as a whole only for a name that leads out of it.
+Archives and folders are read alike. Hidden files do not count. Reading a link, a device or a file with a password
+raises an error with the reason. An archive is refused as a whole only for a path that leads out of it.
 """
 
 import bz2
@@ -24,13 +24,13 @@ from typing import IO, cast
 from nncourse.errors import at_most, printable, read_regular, reason_of
 
 MOST_ENTRIES = 100_000  # in an archive or a folder, hidden ones left out
-MOST_PASSED = 4 << 30  # bytes of a .tar.gz that are passed over
-MOST_HELD = 256 << 20  # bytes of its files that are held
-MOST_IN_TAR = 64 << 20  # bytes of one of them
+MOST_PASSED = 4 << 30  # bytes of a .tar.gz, unpacked, in one pass
+MOST_HELD = 256 << 20  # bytes of its files that are held in memory
+MOST_IN_TAR = 64 << 20  # bytes of one of its files
 MOST_INNER = 256 << 20  # bytes of an archive inside another
-DEEPEST = 64  # folders in each other
+DEEPEST = 64  # folders inside each other
 ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
-# The first bytes of forms that are not read, and of those that may be around a .tar.
+# The first bytes of formats that are not read, and of those that may be around a .tar.
 CLOSED = {b"Rar!": "RAR", b"7z\xbc\xaf": "7z", b"%PDF": "PDF"}
 AROUND_TAR: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"\x1f\x8b": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
@@ -41,14 +41,14 @@ AROUND_TAR: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
 
 @dataclass(frozen=True)
 class Piece:
-    """A file: its place, a function that reads at most this many bytes of it, and its date.
+    """A file: its path in the hand-in, a function that reads at most this many bytes of it, and its date.
 
-    The function raises OSError or ValueError, whose text says what the file is instead: "is a link".
+    The function raises OSError or ValueError if the file cannot be read; the message says why: "is a link".
     """
 
     place: PurePosixPath
     read: Callable[[int], bytes]
-    time: float = 0.0  # seconds since 1970; 0 where it is unknown
+    time: float = 0.0  # seconds since 1970; 0 if it is unknown
 
 
 def is_archive(name: str) -> bool:
@@ -56,7 +56,7 @@ def is_archive(name: str) -> bool:
 
 
 def stem_of(name: str) -> str:
-    """The name of a file without the ending of its form: `ada` of `ada.tar.gz`."""
+    """The name of a file without its extension: `ada` of `ada.tar.gz`."""
     ending = next((each for each in ARCHIVES if name.lower().endswith(each)), PurePosixPath(name).suffix)
     return name[: len(name) - len(ending)] or name
 
@@ -83,7 +83,7 @@ def inside(archive: Piece) -> list[Piece]:
 
 
 def _in_folder(folder: Path) -> list[Piece]:
-    """What is in a folder and below it. Links and pipes are refused when they are read."""
+    """The files in a folder and below it. Links and pipes are refused when they are read."""
     found: list[Piece] = []
     left = [(folder, 0)]
     while left:
@@ -109,7 +109,7 @@ def _regular(path: Path, folder: Path, date: float) -> Piece:
 
 
 def _in_archive(file: IO[bytes]) -> list[Piece]:
-    """The files of an archive, whose form its first bytes tell: its name may be another's."""
+    """The files of an archive. Its first bytes tell its format, since its name may be wrong."""
     head = file.read(8)
     file.seek(0)
     for first, form in CLOSED.items():
@@ -123,11 +123,11 @@ def _in_archive(file: IO[bytes]) -> list[Piece]:
     except _RefusedError:
         raise
     except Exception as error:  # these libraries raise many types for damaged files
-        raise ValueError(f"no archive, or damaged ({reason_of(error) or type(error).__name__})") from error
+        raise ValueError(f"not an archive, or damaged ({reason_of(error) or type(error).__name__})") from error
 
 
 class _RefusedError(ValueError):
-    """An archive is refused though it is sound."""
+    """An archive is refused although it is not damaged."""
 
 
 def _in_zip(archive: zipfile.ZipFile) -> list[Piece]:
@@ -174,7 +174,7 @@ class _Bounded:
 
 
 def _in_tar(file: IO[bytes]) -> list[Piece]:
-    """The files of a .tar, from one pass over it; of a name that is there twice the last, as tar unpacks it."""
+    """The files of a .tar, from one pass over it. If a name is there twice, the last one counts, as tar unpacks it."""
     found: dict[PurePosixPath, Piece] = {}
     held = 0
     with tarfile.open(fileobj=_Bounded(file), mode="r|") as archive:  # type: ignore[call-overload]  # it only reads
@@ -205,9 +205,9 @@ def _refuse_more_than(most: int, count: int) -> None:
 
 
 def _place(name: str) -> PurePosixPath | None:
-    r"""An entry's place in an archive, whose folders Windows separates by \; None for the archive's own folder.
+    r"""An entry's path in an archive, in which Windows separates folders with \; None for the archive's own folder.
 
-    ValueError for a name that leads out of the archive, which no harmless program writes.
+    ValueError for a path that leads out of the archive, which no harmless program writes.
     """
     place = PurePosixPath(name.replace("\\", "/"))
     if place.is_absolute() or ".." in place.parts or re.match(r"[A-Za-z]:", place.name or ".") or ":/" in str(place):

@@ -1,4 +1,4 @@
-"""What a hand-in is called by the platform that it comes from: whose it is, and the student's own name of the file."""
+"""Names that learning platforms give to hand-ins: whose a hand-in is, and the student's own name of the file."""
 
 import re
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ CANVAS = re.compile(r"(?P<name>[^\W\d_]+)(?:_LATE)?_(?P<id>\d+)_(?P<attachment>\
 
 @dataclass(frozen=True)
 class Person:
-    """Whom a hand-in is of, by its name: `Lovelace Ada_12345_assignsubmission_file_` is Lovelace Ada, 12345."""
+    """The author of a hand-in, by its name: `Lovelace Ada_12345_assignsubmission_file_` is by Lovelace Ada, 12345."""
 
     name: str
     number: str = ""
-    feedback: str = ""  # the name under which the platform takes a page back; "" where it did not name the hand-in
+    feedback: str = ""  # the name under which the platform takes a page back; "" if it did not name the hand-in
 
 
 def person(entry: str) -> Person:
-    """The person that an entry's name means: in Moodle's form, in Canvas's, or the name itself."""
+    """The person in the name of an entry, as Moodle or Canvas writes it; otherwise the name itself."""
     if found := MOODLE.fullmatch(entry):
         return Person(found["name"], found["id"], moodle_feedback(found["name"], found["id"]))
     if found := CANVAS.fullmatch(entry):
@@ -27,7 +27,7 @@ def person(entry: str) -> Person:
 
 
 def file_of(entry: str) -> str:
-    """The student's own name of a file that a platform has named: `mse.numpy.py`; otherwise the name as it is."""
+    """The student's own name of a file that a platform has renamed: `mse.numpy.py`; otherwise the name as it is."""
     found = MOODLE.fullmatch(entry) or CANVAS.fullmatch(entry)
     return (found and found["file"]) or entry
 

@@ -1,8 +1,8 @@
-"""Submissions: reading them without trusting them. Every student of a class's folder has one.
+"""Reading submissions without trusting them. Every student in a class's folder has one submission.
 
-A submission is whatever a student handed in: folders my_kernels/, archives of them, single kernels, and notebooks,
-whose cells are read. Only plain texts are read, and nothing is run here: kernels (sigmoid.numpy.py, sigmoid.naive.cu)
-and the records. What progress.json says is a claim, which only `nncourse take` asks for.
+A submission is everything that a student handed in: folders my_kernels/, archives of them, single kernels, and
+notebooks, whose cells are read. Only kernels (sigmoid.numpy.py, sigmoid.naive.cu) and records are read, as plain text;
+nothing is run here. The entries in progress.json are claims, which only `nncourse take` uses.
 """
 
 import contextlib
@@ -26,19 +26,19 @@ from nncourse.errors import TooLongError, decoded, nearest, printable, reason_of
 
 KERNEL_FILE = re.compile(r"([^\W\d]\w*)\.([^\W\d]\w*)\.(py|cu)", re.ASCII)
 PROGRESS = "progress.json"
-OTHERS = (PROGRESS, "report.md", ATTEMPTS)  # what a submission holds besides kernels
+OTHERS = (PROGRESS, "report.md", ATTEMPTS)  # files of a submission besides kernels
 RECORD = "submission.json"  # of `nncourse submit`
-MOST_NOTEBOOK, MOST_NOTEBOOKS = 64 << 20, 40  # bytes, and how many are read
-CLOSED = (".rar", ".7z", ".pdf", ".docx", ".doc")  # forms that are seen, and not read
-MOST_ARCHIVES, DEEPEST = 40, 3  # archives in a hand-in, and in each other
-MOST_NAMED = 3  # files of a hand-in in which nothing is read
-EXPORT = re.compile(r"(?:[^.]*[\W_])?\d\d(?:[\W_][^.]*)?\.py")  # what a Jupyter makes of a notebook: 02_activations.py
-# What browsers and file managers add to the name of a second copy, and editors to any name.
+MOST_NOTEBOOK, MOST_NOTEBOOKS = 64 << 20, 40  # bytes of a notebook, and notebooks that are read
+CLOSED = (".rar", ".7z", ".pdf", ".docx", ".doc")  # formats that are not read
+MOST_ARCHIVES, DEEPEST = 40, 3  # archives in a hand-in, and inside each other
+MOST_NAMED = 3  # files that are named if nothing in a hand-in can be read
+EXPORT = re.compile(r"(?:[^.]*[\W_])?\d\d(?:[\W_][^.]*)?\.py")  # a notebook that Jupyter exports: 02_activations.py
+# Additions to a name: by browsers and file managers for a second copy, by editors for any file.
 OF_A_COPY = re.compile(r"\s*\(\d+\)|[\s_-]+cop(?:y|ia)\b|\bcopy of\s+|\.txt$|-\d+(?=\.(?:py|cu)$)|\s+", re.IGNORECASE)
 
 
 def read(path: Path, student: str, known: Collection[str] = ()) -> Submission:
-    """The submission in one entry: a folder, an archive, a notebook or a kernel; with a reason if nothing is in it."""
+    """The submission in one entry: a folder, an archive, a notebook or a kernel. It has a reason if it is empty."""
     made = Submission(student, entry=printable(path.name))
     return caught(lambda: _read(path, made, known), lambda said: replace(made, reason=said))
 
@@ -46,7 +46,7 @@ def read(path: Path, student: str, known: Collection[str] = ()) -> Submission:
 def _read(path: Path, made: Submission, known: Collection[str]) -> Submission:
     if path.is_symlink():
         return replace(made, reason="a link, which is not followed")
-    own = platform_names.file_of(path.name)  # where a platform has put its own words before it
+    own = platform_names.file_of(path.name)  # without the words that a platform has put before it
     is_kernel = own != path.name and (KERNEL_FILE.fullmatch(own) or _renamed(own, known))
     is_notebook = own.lower().endswith(".ipynb") or EXPORT.fullmatch(own)
     if not (path.is_dir() or is_archive(own) or is_notebook or is_kernel):
@@ -73,10 +73,10 @@ def parts_of(
     depth: int = 0,
     numbers: Iterator[int] | None = None,
 ) -> Iterator[Submission]:
-    """What is loose in a folder or an archive, and then what is in each archive there.
+    """The submission of the files in a folder or an archive, then those of each archive among these files.
 
     date: of the archive; 0 in a folder, whose files have dates.
-    depth, numbers: in how many archives this is, and the number of the next one: a small file can hold very many.
+    depth, numbers: number of archives around this one, and of those read so far: a small file can hold very many.
     """
     numbers = numbers or count()
     found = [each for each in found if not any(map(is_hidden, each.place.parts))]
@@ -97,11 +97,11 @@ def parts_of(
 
 @dataclass(frozen=True)
 class _Text:
-    """A text that may be the answer to an exercise: the name of its file, and which of two counts, by rank."""
+    """A text that may be the answer to an exercise, with the name of its file. Of two texts the higher rank counts."""
 
     file: str
     text: str
-    kind: int  # of CELL, RENAMED, NAMED
+    kind: int  # CELL, RENAMED or NAMED
     place: str
     in_my_kernels: bool
     time: float
@@ -115,14 +115,14 @@ CELL, RENAMED, NAMED = range(3)
 
 
 def _made(made: Submission, given: Sequence[Piece], known: Collection[str], date: float) -> Submission:
-    """The submission with what these files hold: kernels, the records, and the answers in notebooks."""
+    """The submission with the contents of these files: kernels, records, and the answers in notebooks."""
     problems: list[str] = []
     notes: list[str] = []
     texts = [text for each in given if (text := _kernel(each, known, problems))]
     texts += _from_notebooks(given, problems)
     chosen = _chosen(texts, problems, notes)
     unknown = [file for file, each in chosen.items() if known and file not in known and each.kind == NAMED]
-    notes += [f"{file} is no exercise here{guess}" for file in unknown if (guess := nearest(file, known))]
+    notes += [f"{file} is not an exercise here{guess}" for file in unknown if (guess := nearest(file, known))]
     time = _time(_record(given, RECORD, []))
     attempts, minutes = _attempts(_record(given, ATTEMPTS, problems))
     return replace(
@@ -150,11 +150,11 @@ def _why_empty(given: Sequence[Piece]) -> str:
     if not names:
         return "nothing in it"
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"no kernel and no notebook in it, but {', '.join(sorted(names)[:MOST_NAMED])}{more}"
+    return f"no kernel and no notebook in it, only {', '.join(sorted(names)[:MOST_NAMED])}{more}"
 
 
 def _chosen(texts: Sequence[_Text], problems: list[str], notes: list[str]) -> dict[str, _Text]:
-    """The text of each exercise. A kept kernel counts before a cell, and of two alike the newer."""
+    """The text that counts for each exercise: a kept kernel rather than a cell, and the newer of two of a kind."""
     chosen: dict[str, _Text] = {}
     for each in sorted(texts, key=lambda each: each.rank):
         older = chosen.get(each.file)
@@ -164,15 +164,16 @@ def _chosen(texts: Sequence[_Text], problems: list[str], notes: list[str]) -> di
         if (older.kind, each.kind) == (RENAMED, NAMED):
             problems.append(f"{PurePosixPath(older.place).name}: not read, since there is {each.file}")
         else:
-            why = "the newer" if each.kind == CELL or each.in_my_kernels == older.in_my_kernels else "the one kept"
-            notes.append(f"{each.file} is there twice: {each.place} counts, {why}, and not {older.place}")
+            is_newer = each.kind == CELL or each.in_my_kernels == older.in_my_kernels
+            why = "it is newer" if is_newer else "it is a kept kernel"
+            notes.append(f"{each.file} is there twice: {each.place} counts and not {older.place}, since {why}")
     renamed = (each for each in chosen.values() if each.kind == RENAMED)
     notes += [f"{PurePosixPath(each.place).name} is read as {each.file}" for each in renamed]
     return chosen
 
 
 def _kernel(piece: Piece, known: Collection[str], problems: list[str]) -> _Text | None:
-    """The kernel in a file; None if it is another file, or cannot be read."""
+    """The kernel in a file; None if the file is not a kernel, or cannot be read."""
     name = piece.place.name
     renamed = _renamed(name, known)
     if not (renamed or name in known or KERNEL_FILE.fullmatch(name)):
@@ -187,7 +188,7 @@ def _of_piece(piece: Piece, file: str, text: str, kind: int) -> _Text:
 
 
 def _renamed(name: str, known: Collection[str]) -> str:
-    """The exercise's file that was renamed, as in `sigmoid(1).numpy.py`; "" for any other name, and for its own."""
+    """The exercise's file name before it was renamed, as to `sigmoid(1).numpy.py`; "" if it was not renamed."""
     if name in known or not name.lower().endswith((".py", ".cu", ".txt")):
         return ""
     folded = OF_A_COPY.sub("", name).lower()
@@ -195,7 +196,7 @@ def _renamed(name: str, known: Collection[str]) -> str:
 
 
 def _from_notebooks(given: Sequence[Piece], problems: list[str]) -> Iterator[_Text]:
-    """The answers in the cells of notebooks, and in Python files that a Jupyter has made of notebooks."""
+    """The answers in the cells of notebooks, and in Python files that Jupyter exported from notebooks."""
     notebooks = [each for each in given if each.place.suffix.lower() == ".ipynb"]
     notebooks += [each for each in given if EXPORT.fullmatch(each.place.name)]
     if len(notebooks) > MOST_NOTEBOOKS:
@@ -224,7 +225,7 @@ def _answers(notebook: Piece) -> dict[str, str]:
 
 
 def _record(given: Sequence[Piece], name: str, problems: list[str]) -> str | None:
-    """The text of the newest record of that name, one in my_kernels before others; None if there is none."""
+    """The text of the newest record of that name, preferably one in my_kernels; None if there is none."""
     named = [each for each in given if each.place.name == name]
     newest = max(named, key=lambda each: (each.place.parent.name == "my_kernels", each.time), default=None)
     return _text(newest, MOST_RECORD, problems) if newest else None
@@ -236,21 +237,21 @@ def _text(piece: Piece, most: int, problems: list[str]) -> str | None:
     try:
         return decoded(piece.read(most)).replace("\r\n", "\n")
     except UnicodeDecodeError:
-        problems.append(f"{name}: no text in UTF-8")
+        problems.append(f"{name}: not a text in UTF-8")
     except (OSError, ValueError) as error:
         problems.append(f"{name}: {reason_of(error)}")
     return None
 
 
 def _moment(seconds: float) -> datetime | None:
-    """The time of a file's date; None for no date, and for one that no calendar has."""
+    """A file's date as a time; None without a date, and for a date that is not in the calendar."""
     with contextlib.suppress(ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(seconds).astimezone() if seconds > 0 else None
     return None
 
 
 def _time(record: str | None) -> datetime | None:
-    """The time that a record of submission holds; None without one."""
+    """The time in the record of `nncourse submit`; None without a record."""
     try:
         return datetime.fromisoformat(json.loads(record or "")["time"]).astimezone()
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -258,17 +259,14 @@ def _time(record: str | None) -> datetime | None:
 
 
 def _attempts(text: str | None) -> tuple[dict[str, Counter[str]], float]:
-    """The number of recorded verdicts of each kind for each exercise, and the minutes from the first to the last.
-
-    Other lines are ignored.
-    """
+    """The number of recorded verdicts of each kind for each exercise, and the minutes from the first to the last."""
     found: dict[str, Counter[str]] = {}
     times = []
     for line in (text or "").split("\n"):
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
-            continue
+            continue  # not a record
         if isinstance(entry, dict) and isinstance(entry.get("key"), str) and isinstance(entry.get("kind"), str):
             found.setdefault(entry["key"][:100], Counter())[entry["kind"][:40]] += 1
             with contextlib.suppress(KeyError, ValueError, TypeError, OverflowError):

@@ -1,4 +1,4 @@
-"""`nncourse take`: kept kernels from another machine, out of what `nncourse submit` wrote there, or any hand-in."""
+"""`nncourse take`: import kept kernels from another machine, packed there by `nncourse submit`, or any hand-in."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from nncourse.errors import CourseError
 
 
 def take(path: Path) -> list[str]:
-    """Judge the kernels of a hand-in on this machine, and keep those that are right; the newer of two answers stays.
+    """Judge the kernels of a hand-in on this machine, and keep the right ones, unless a newer one is kept already.
 
-    It reads what `nncourse grade` reads: the date of an answer is the one in progress.json, otherwise the hand-in's.
-    Returns a line for each that was judged, and one with the numbers. CourseError if nothing can be read.
+    It reads hand-ins as `nncourse grade` does. An answer's date is the one in progress.json, otherwise the hand-in's.
+    Returns a line for each kernel that was judged, and a line with the counts. CourseError if nothing can be read.
     """
     if not path.exists():
-        raise CourseError(f"{path}: there is no such file: expected what `nncourse submit` wrote")
+        raise CourseError(f"{path}: no such file: expected a file that `nncourse submit` wrote")
     given = submission.read(path, "", frozenset(map(file_of, exercises())))
     if not given.texts:
-        raise CourseError(f"{path}: expected a file of `nncourse submit`: {given.reason}")
+        raise CourseError(f"{path}: expected a file that `nncourse submit` wrote; {given.reason}")
     own, lines = kept_kernels.progress(), []
     taken = stayed = 0
     usual = given.time.isoformat(timespec="seconds") if given.time else ""
@@ -39,7 +39,7 @@ def take(path: Path) -> list[str]:
         lines.append(line)
         taken += is_right
     lines += [f"✗ {said}" for said in given.problems]
-    return [*lines, f"{taken} of {len(given.texts)} taken; {stayed} are here already, or newer here"]
+    return [*lines, f"{taken} of {len(given.texts)} taken; {stayed} are here already, or in a newer version"]
 
 
 def _kept(key: str, file: str, text: str, claim: Mapping[str, Any], date: str) -> tuple[str, bool]:

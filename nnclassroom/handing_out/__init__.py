@@ -1,1 +1,1 @@
-"""What students get, and how changes reach them."""
+"""A student's copy of the course: making it, bringing changes to it, and opening it in JupyterLab."""

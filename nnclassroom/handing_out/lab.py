@@ -1,12 +1,12 @@
 """Start JupyterLab at the first notebook of the student's copy: `nncourse lab`, and `make lab` after its set-up.
 
-The copy, my_notebooks/, has no outputs. It is made at the first start, and brought up to date at later ones when the
-course has changed; own_copy.py says how. In a hand-out notebooks/ itself is such a copy. With NNCOURSE_LANG=es the
-course is in Spanish, and the copy mis_cuadernos/.
+The copy, my_notebooks/, has no outputs. The first start makes it, and later ones update it if the course has changed;
+see own_copy.py. In a hand-out, notebooks/ itself is such a copy. With NNCOURSE_LANG=es the course is in Spanish, and
+the copy is mis_cuadernos/.
 
-It is safe on a shared machine: JupyterLab listens on localhost only, requires a token that is new each time, and its
+It is safe on a shared machine: JupyterLab listens on localhost only, and requires a token that is new each time. Its
 kernels communicate over files readable only by their owner, not over ports. `nncourse lab --port 8899` or
-JUPYTER_PORT=8899 sets the port. Ctrl-C ends it.
+JUPYTER_PORT=8899 sets the port. Press Ctrl-C to end it.
 """
 
 import getpass
@@ -40,10 +40,10 @@ def is_free(port: int) -> bool:
 
 
 def take(port: int) -> bool:
-    """Take this port if nobody has it. On Linux it stays taken until this program, or what it becomes, ends.
+    """Take this port if it is free. On Linux it stays taken until this program, or the one that replaces it, ends.
 
-    So of two people who start at the same moment each gets a port. Who listens on it later must set SO_REUSEADDR, as
-    JupyterLab does.
+    So two people who start at the same moment get different ports. A program that listens on the port later must set
+    SO_REUSEADDR, as JupyterLab does.
     """
     holder = socket.socket()
     try:
@@ -61,7 +61,7 @@ def take(port: int) -> bool:
 
 
 def choose_port(asked: str) -> int:
-    """The requested port, or by default the first free one from 8888 on. CourseError if the requested is unusable."""
+    """The requested port, or by default the first free one from 8888 on. CourseError if it cannot be used."""
     if not asked:
         return next(port for port in range(FIRST_PORT, 65536) if take(port))
     if not asked.isdigit() or not 0 < int(asked) < 65536:
@@ -72,7 +72,7 @@ def choose_port(asked: str) -> int:
 
 
 def is_remote(environment: dict[str, str]) -> bool:
-    """Whether the user is at another machine: over ssh, or in a Slurm job."""
+    """Whether the user works from another machine: over ssh, or in a Slurm job."""
     return "SSH_CONNECTION" in environment or "SLURM_JOB_ID" in environment
 
 
@@ -95,13 +95,13 @@ def has_browser(environment: dict[str, str]) -> bool:
 
 
 def language(course: Path, asked: str) -> str:
-    """The language of the course: the one asked for, else the hand-out's if this is one, else English."""
+    """The language of the course: the one asked for, otherwise the hand-out's if this is one, otherwise English."""
     manifest = update.read_manifest(course)
     return asked or (manifest["language"] if manifest else ENGLISH)
 
 
 def notebooks(course: Path, folder: Path, spoken: str) -> None:
-    """Make the student's copy in this language, or bring it up to date, and say so. CourseError if there is none."""
+    """Make the student's copy in this language, or update it, and print what was done. CourseError if there is none."""
     try:
         for line in own_copy.bring(course, folder, spoken):
             print(line)
@@ -112,7 +112,7 @@ def notebooks(course: Path, folder: Path, spoken: str) -> None:
 
 
 def served(course: Path, folder: Path) -> tuple[Path, str]:
-    """The folder that JupyterLab shows, the course's or the one around the notebooks, and its first page."""
+    """The folder that JupyterLab shows (the course's, or the one around the notebooks), and its first page."""
     top = course if course in folder.parents else folder.parent
     first = folder / FIRST_NOTEBOOK
     return top, f"/lab/tree/{(first if first.is_file() else folder).relative_to(top).as_posix()}"
@@ -130,13 +130,13 @@ def jupyterlab_command(port: int, browser: bool, top: Path, page: str) -> list[s
 
 
 def start(folder: Path | None = None, port: str = "") -> None:
-    """Print the address, then replace this process by JupyterLab. CourseError where it is not installed.
+    """Print the address, then replace this process with JupyterLab. CourseError if JupyterLab is not installed.
 
     folder: of the student's copy; None for the usual one.
-    port: of JupyterLab; "" for that of JUPYTER_PORT, or else a free one.
+    port: of JupyterLab; "" for the one in JUPYTER_PORT, or otherwise a free one.
     """
     if not find_spec("jupyterlab"):
-        raise CourseError("expected JupyterLab, which is not installed here: pip install jupyterlab")
+        raise CourseError("expected JupyterLab, which is not installed here: run pip install jupyterlab")
     environment = dict(os.environ)
     spoken = environment[VARIABLE] = language(COURSE, environment.get(VARIABLE, ""))
     folder = (folder or own_copy.folder_of(COURSE, spoken)).absolute()
@@ -144,11 +144,11 @@ def start(folder: Path | None = None, port: str = "") -> None:
     chosen = choose_port(port or environment.get("JUPYTER_PORT", ""))
     token = secrets.token_hex(24)
     if is_remote(environment):
-        print("On your own machine type this, with the name by which you reach this machine:\n")
+        print("Run this command on your own machine, with the name by which you reach this one:\n")
         print(f"    {tunnel(chosen, environment)}\n")
     top, page = served(COURSE, folder)
     print(f"Open this address:\n\n    http://127.0.0.1:{chosen}{page}?token={token}\n")
-    print("Ctrl-C ends JupyterLab.", flush=True)
+    print("Press Ctrl-C to end JupyterLab.", flush=True)
     environment["JUPYTER_TOKEN"] = token
     environment["JUPYTER_PATH"] = str(Path(sys.prefix) / "share" / "jupyter")  # finds this environment's kernel first
     environment["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="nncourse-")  # private, and short enough for sockets

@@ -1,6 +1,6 @@
-"""Cells that the course moves from one notebook to another, with the same ids: the student's versions move with them.
+"""When the course moves cells from one notebook to another, the student's versions of these cells move with them.
 
-Notebooks are known by their names, cells by their ids. `handed_out` and `new` hold the hash of each cell, by notebook.
+Notebooks are identified by their names, cells by their ids. `handed_out` and `new` have each cell's hash, by notebook.
 """
 
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -13,7 +13,7 @@ def destinations(handed_out: Hashes, new: Hashes) -> dict[str, dict[str, str]]:
     """Where cells have moved: old notebook -> id -> new notebook.
 
     An id alone is not enough, since two notebooks may use the same id. The new notebook must have a cell of the old one
-    word for word; or it did not exist before, and most of its old cells come from this one.
+    word for word. Or it did not exist before, and most of its old cells come from the old one.
     """
     found: dict[str, dict[str, str]] = {}
     gone = {old: [name for name in cells if name not in new.get(old, {})] for old, cells in handed_out.items()}
@@ -36,8 +36,8 @@ def follow(
 ) -> tuple[list[Any], dict[str, list[Any]]]:
     """A student's cells of one notebook: those that stay, and those that move, by the notebook they move to.
 
-    A student's own cell follows the cell before it. Cells at the top follow the first one that moves, if the notebook
-    itself does not stay.
+    A student's own cell follows the cell before it. Cells at the top follow the first cell that moves, if the notebook
+    itself is dropped.
     """
     remaining: list[Any] = []
     going: dict[str, list[Any]] = {}

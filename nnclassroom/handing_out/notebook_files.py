@@ -1,4 +1,4 @@
-"""Notebooks as a hand-out and a copy of it hold them: without outputs, with a hash of each cell, and their manifest."""
+"""The notebooks of a hand-out and of a student's copy, without outputs; and the manifest, with a hash of each cell."""
 
 import contextlib
 import hashlib
@@ -19,13 +19,13 @@ MANIFEST = "MANIFEST.json"
 
 
 def notebooks(root: Path, language: str) -> list[Path]:
-    """The notebooks of a language: English ones in notebooks/, others in a folder of it."""
+    """The notebooks in a language: English ones are in notebooks/, others in a folder below it."""
     folder = root / "notebooks"
     there = {languages.ENGLISH: folder} | {
         path.name: path for path in sorted(folder.glob("*")) if any(path.glob("*.ipynb"))
     }
     if not any(folder.glob("*.ipynb")):
-        raise CourseError(f"{root}: expected a clone of the course with its notebooks/; run this command in one")
+        raise CourseError(f"{root}: expected a clone of the course, with its notebooks/: run this command in a clone")
     refuse_unknown("a language of the notebooks", language, there)
     return sorted(there[language].glob("*.ipynb"))
 
@@ -38,7 +38,7 @@ def chosen(root: Path, language: str, text: str) -> tuple[Path, ...]:
 
 
 def clean(content: bytes, name: str) -> bytes:
-    """A notebook without outputs, execution counts and metadata. CourseError if the content is no notebook."""
+    """The notebook without outputs, execution counts and metadata. CourseError if the content is not a notebook."""
     notebook = parsed(content, name)
     for cell in notebook.cells:
         cell.metadata = {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
@@ -49,7 +49,7 @@ def clean(content: bytes, name: str) -> bytes:
 
 
 def language_info() -> dict[str, Any]:
-    """What ipykernel says of this Python. Where a notebook has less, JupyterLab adds it, and takes it for unsaved."""
+    """This Python as ipykernel describes it. JupyterLab adds missing parts, and takes the notebook for unsaved."""
     return {
         "codemirror_mode": {"name": "ipython", "version": sys.version_info[0]},
         "file_extension": ".py",
@@ -62,9 +62,9 @@ def language_info() -> dict[str, Any]:
 
 
 def parsed(content: bytes, name: str) -> Any:
-    """The notebook in a file's content, in the form of nbformat 4. CourseError if it is none.
+    """The notebook in a file's content, in the format nbformat 4. CourseError if it is not a notebook.
 
-    What may be missing where Jupyter still opens it, is there: metadata, texts, outputs. Cells may have no ids.
+    Parts that Jupyter can do without are added: metadata, texts, outputs. Cells may have no ids.
     """
     import nbformat
 
@@ -83,13 +83,13 @@ def parsed(content: bytes, name: str) -> Any:
                 cell.pop("id", None)
         else:
             notebook.nbformat_minor = minor
-    except Exception:  # nbformat raises many kinds for what is no notebook
-        raise CourseError(f"{name}: expected a notebook; this file is none, or is damaged") from None
+    except Exception:  # nbformat raises many types for files that are not notebooks
+        raise CourseError(f"{name}: expected a notebook; this file is not one, or is damaged") from None
     return notebook
 
 
 def _complete(notebook: dict[str, Any]) -> None:
-    """Give a notebook and its cells what all have. Raises ValueError where the text of a cell cannot be told."""
+    """Add the parts that every notebook and cell has. Raises ValueError if the text of a cell is not known."""
     if type(notebook.get("nbformat_minor")) is not int:
         notebook["nbformat_minor"] = 0
     for each in (notebook, *notebook["cells"]):
@@ -108,7 +108,7 @@ def _complete(notebook: dict[str, Any]) -> None:
 
 
 def _is_output(output: Any) -> bool:
-    """Whether nbformat can write an output; what it cannot write, no page shows."""
+    """Whether nbformat can write an output. No page shows an output that it cannot write."""
     kind = output.get("output_type") if isinstance(output, dict) else None
     if kind == "stream":
         return isinstance(output.get("text"), str | list)
@@ -117,7 +117,7 @@ def _is_output(output: Any) -> bool:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the log and the warnings in which nbformat says at length what is wrong with a notebook."""
+    """Suppress the log and the warnings in which nbformat says at length what is wrong with a notebook."""
     log = logging.getLogger("traitlets")
     was, log.disabled = log.disabled, True
     try:
@@ -129,7 +129,7 @@ def _quiet() -> Iterator[None]:
 
 
 def to_bytes(notebook: Any) -> bytes:
-    """A notebook as its file holds it. A surrogate, which UTF-8 cannot encode, is escaped as JSON does it: \\ud800."""
+    """The content of a notebook's file. A surrogate, which UTF-8 cannot encode, is escaped as in JSON: \\ud800."""
     import nbformat
 
     with _quiet():
@@ -151,7 +151,7 @@ def packed(files: Mapping[str, bytes], top: str, about: Mapping[str, str]) -> di
 def manifest_of(files: Mapping[str, bytes], about: Mapping[str, str]) -> dict[str, Any]:
     """The manifest of these files: a hash of each file, and of the cells of each notebook in their order.
 
-    Its version of the course has a part for the package and one for the texts of the notebooks.
+    Its version of the course has a part for the packages and a part for the texts of the notebooks.
     """
     notebooks = {name: cell_hashes(content, name) for name, content in sorted(files.items()) if name.endswith(".ipynb")}
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
@@ -160,14 +160,14 @@ def manifest_of(files: Mapping[str, bytes], about: Mapping[str, str]) -> dict[st
 
 
 def cell_hashes(content: bytes, name: str) -> dict[str, str]:
-    """The hash of each cell of a notebook, by ids."""
+    """The hash of each cell of a notebook, by id."""
     cells = parsed(content, name).cells
     give_ids(cells, {})
     return {cell.id: cell_hash(cell) for cell in cells}
 
 
 def give_ids(cells: Iterable[Any], base: Mapping[str, str]) -> None:
-    """Give ids to cells without one or with a repeated one: the id in `base` if unchanged, else a new one."""
+    """Give an id to each cell that has none or a repeated one: its id in `base` if unchanged, otherwise a new one."""
     by_text = {text: name for name, text in base.items()}
     taken: set[str] = set()
     for number, cell in enumerate(cells):

@@ -1,6 +1,6 @@
-"""Names of earlier versions in a student's own cells, each with its replacement.
+"""Names from earlier versions in a student's own cells, each with its replacement.
 
-An update never rewrites a student's own cells. old_names.toml says where the old names are now.
+An update never rewrites a student's own cells. old_names.toml lists the old names and those of today.
 """
 
 import ast
@@ -27,7 +27,7 @@ LOADED = re.compile(r"(?m)^%load_ext +(nncourse\.[\w.]+)")
 def named(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """A line for each old name in the student's own cells of this copy: the notebook, the cell, the old and new text.
 
-    Notebooks that the student has put beside the course's are searched too.
+    Notebooks that the student has added beside the course's are searched too.
     """
     said = []
     for place in sorted({(folder / name).parent for name in manifest["notebooks"]}):
@@ -64,7 +64,7 @@ def replaced(text: str) -> list[tuple[str, str]]:
             old, module = ast.unparse(node), modules.get(node.value.id, "")
             if f"{module}.{node.attr}" in table()["names"]:
                 home, name = today(module, node.attr)
-                said.append((old, f"{name}, after from {home} import {name}"))
+                said.append((old, f"{name}, and add: from {home} import {name}"))
     return said
 
 
@@ -75,10 +75,10 @@ def _statements(text: str) -> list[ast.stmt]:
     for part in (plain, *map(textwrap.dedent, plain.splitlines())):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of \s in a string
+                warnings.simplefilter("ignore")  # about \s in a string
                 statements = ast.parse(part).body
-                ast.unparse(ast.Module(statements, []))  # is as deep as what is done with them
-        except (SyntaxError, ValueError, RecursionError, MemoryError):  # what a cell may hold that is not Python
+                ast.unparse(ast.Module(statements, []))  # fails here if the text is too deep for the steps below
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # the text is not Python
             continue
         found += statements
         if part is plain:
@@ -87,7 +87,7 @@ def _statements(text: str) -> list[ast.stmt]:
 
 
 def _imports(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """The same imports as lines of today, one for each module."""
+    """The same imports with the names of today, one line for each module."""
     if isinstance(node, ast.Import):
         modules = table()["modules"]
         names = [ast.alias(modules.get(alias.name, alias.name), alias.asname) for alias in node.names]
@@ -101,12 +101,12 @@ def _imports(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def _in_call(call: ast.Call) -> Iterator[tuple[str, str]]:
-    """Calls: operation.check(kernel) is check(operation, kernel) now, and some arguments have other names."""
+    """Old calls: operation.check(kernel) is now check(operation, kernel), and some arguments have new names."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr == "check" and (call.args or call.keywords):
         new = ast.Call(ast.Name("check"), [function.value, *call.args], call.keywords)
         (imported,) = _imports(ast.ImportFrom("nnclassroom.judge.check", [ast.alias("check")], 0))
-        yield ast.unparse(call), f"{ast.unparse(new)}, after {imported}"
+        yield ast.unparse(call), f"{ast.unparse(new)}, and add: {imported}"
     name = getattr(function, "attr", getattr(function, "id", ""))
     for keyword in call.keywords:
         if today_called := table()["arguments"].get(f"{name}.{keyword.arg}"):
@@ -137,7 +137,7 @@ def today(module: str, name: str) -> tuple[str, str]:
 
 @cache
 def table() -> dict[str, dict[str, str]]:
-    """Modules, names and arguments of earlier versions, with those of today."""
+    """Modules, names and arguments of earlier versions, each with its replacement."""
     found = tomllib.loads(Path(__file__).with_name("old_names.toml").read_text("utf-8"))
     for kind, packages in found.pop("same").items():
         for old, homes in packages.items():

@@ -1,7 +1,7 @@
-"""What the set-up cell of a notebook on a hosted Jupyter does once the wheel is there; hosted.py writes that cell.
+"""Set-up of a notebook on a hosted Jupyter, called by its first cell once the wheel is installed (see hosted.py).
 
-It installs what the host lacks of the course's requirements, and leaves what it has: a package that this process has
-loaded must not be replaced. It chooses where kept kernels lie, and prints one line about each.
+It installs the course's requirements that the host lacks, and leaves those that the host has: a package that this
+process has loaded must not be replaced. It chooses the folder of kept kernels, and prints a line about each step.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ NVRTC = ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # all 
 
 
 def set_up(drive: Path = DRIVE) -> None:
-    """Install what is missing, and say what this machine has. CourseError if Python has to be restarted first."""
+    """Install missing packages, and print what this machine has. CourseError if Python has to be restarted first."""
     cuda, gpus = driver()
     print(install(missing(wanted(cuda_of_host(installed_versions(), cuda), bool(gpus)))))
     if stale := ", ".join(outdated(each.name for each in requirements(""))):
@@ -44,7 +44,7 @@ def set_up(drive: Path = DRIVE) -> None:
 
 
 def driver() -> tuple[int, int]:
-    """The major version of CUDA that the NVIDIA driver serves, and the number of GPUs; (0, 0) without a driver."""
+    """The major version of CUDA that the NVIDIA driver supports, and the number of GPUs; (0, 0) without a driver."""
     version, count = ctypes.c_int(), ctypes.c_int()
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -61,9 +61,9 @@ def installed_versions() -> dict[str, str]:
 
 
 def cuda_of_host(installed: Mapping[str, str], served: int) -> int:
-    """The major version of CUDA to use: one environment holds one.
+    """The major version of CUDA to use, since an environment can have only one.
 
-    That of the CuPy or cuda-bindings that is installed, else the newest that the driver serves, else the newest.
+    It is that of the installed CuPy or cuda-bindings; otherwise the newest that the driver supports, or the newest.
     """
     for major in (12, 13):
         if f"cupy-cuda{major}x" in installed or installed.get("cuda-bindings", "").startswith(f"{major}."):
@@ -72,7 +72,7 @@ def cuda_of_host(installed: Mapping[str, str], served: int) -> int:
 
 
 def wanted(cuda: int, gpu: bool) -> list[Requirement]:
-    """What the course needs on such a machine."""
+    """The course's requirements on a machine with this CUDA, with or without a GPU."""
     of_cuda = requirements(f"cuda{cuda}")
     if gpu:
         of_cuda += [] if has_library(f"libcublas.so.{cuda}") else requirements(f"toolkit{cuda}")
@@ -101,7 +101,7 @@ def has_library(name: str) -> bool:
 
 
 def missing(needed: Iterable[Requirement]) -> list[Requirement]:
-    """Those that are not installed, or in a version that does not do."""
+    """The requirements that are not installed, or not in a version that fits."""
     return [each for each in needed if not _is_there(each)]
 
 
@@ -113,23 +113,23 @@ def _is_there(needed: Requirement) -> bool:
 
 
 def install(needed: Sequence[Requirement]) -> str:
-    """Install these by pip. Returns a line that says what came of it: what cannot be had is no error, cells say so."""
+    """Install these with pip. Returns a line about the result. A failure raises no error: cells say what they lack."""
     if not needed:
-        return "All that the course needs is here."
+        return "Everything that the course needs is installed."
     names = ", ".join(each.name for each in needed)
-    print(f"Installing what is missing, which takes a minute or so: {names}", flush=True)
+    print(f"Installing missing packages, which takes about a minute: {names}", flush=True)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pip += [f"{each.name}{each.specifier}" for each in needed]
     done = subprocess.run(pip, capture_output=True, text=True, errors="replace")
     importlib.invalidate_caches()
     if not done.returncode:
-        return "All that the course needs is here now."
+        return "Everything that the course needs is installed now."
     reason = (done.stderr.strip() or "no reason given").rpartition("\n")[2]
-    return f"This could not be installed: {names} ({reason}). All runs without it but some cells, which say so."
+    return f"Some packages could not be installed: {names} ({reason}). The cells that need them say so; others work."
 
 
 def outdated(names: Iterable[str]) -> list[str]:
-    """Which of these packages this process has loaded in another version than the one that is installed now."""
+    """Those of these packages that this process has loaded in a version different from the installed one."""
     found = []
     for name in names:
         loaded = getattr(sys.modules.get(name.replace("-", "_")), "__version__", None)
@@ -138,17 +138,17 @@ def outdated(names: Iterable[str]) -> list[str]:
     return found
 
 
-# What there is
+# GPU
 
 
 def about_gpu(gpus: int) -> str:
-    """A line about the GPU that is used here, or why none is."""
+    """A line about the GPU that is used here, or about the reason why none is used."""
     if device.gpu_available():
         return f"GPU: {device.describe('gpu')}"
     if gpus:
-        return f"A GPU is here and cannot be used: {device.why_no_gpu()}"
+        return f"There is a GPU, but it cannot be used: {device.why_no_gpu()}"
     return (
-        "No GPU here: CUDA kernels run on the CPU, thread by thread. In Colab, Runtime, Change runtime type offers one."
+        "No GPU here: CUDA kernels run on the CPU, thread by thread. For a GPU in Colab: Runtime, Change runtime type."
     )
 
 
@@ -156,23 +156,23 @@ def about_gpu(gpus: int) -> str:
 
 
 def keep_on(drive: Path) -> str:
-    """Keep kernels on the drive if it is mounted. Returns a line that says where they lie, and for how long."""
+    """Keep kernels on the drive if it is mounted. Returns a line that says where they are, and for how long."""
     before = kept_kernels.folder()
     if not (drive.is_dir() and os.access(drive, os.W_OK)):
         return (
-            f"Your kernels lie in {before}, which is lost with this machine: at the end of the session, or after hours "
-            "without use. To keep them, mount your drive (in Colab: Files, Mount Drive) and run this cell again; or "
-            "download what !nncourse submit --out mine.zip packs."
+            f"Your kernels are in {before}. They are lost when the session ends, or after some hours without use. To "
+            "keep them, mount your drive (in Colab: Files, Mount Drive) and run this cell again. Or run !nncourse "
+            "submit --out mine.zip, and download that file."
         )
     folder = drive / "nncourse" / "my_kernels"
     os.environ["NNCOURSE_MY_KERNELS"] = str(folder)
     moved = bring(before) if before != folder else 0
-    said = f"Your kernels lie in {folder}, on your drive, where they stay."
-    return f"{said} {moved} from this session went along." if moved else said
+    said = f"Your kernels are in {folder}, on your drive, and stay there."
+    return f"{said} Copied there from this session: {moved}." if moved else said
 
 
 def bring(before: Path) -> int:
-    """Keep the kernels of another folder too, where they are newer or not there. Returns how many."""
+    """Keep the kernels of this folder too, if they are newer or missing in the present one. Returns how many."""
     try:
         record = kept_kernels.record_in(read_text(before / "progress.json", kept_kernels.MOST_RECORD)) or {}
     except CourseError:  # none was kept
@@ -182,7 +182,7 @@ def bring(before: Path) -> int:
         if entry.get("date", "") <= kept_kernels.progress().get(key, {}).get("date", ""):
             continue
         (operation_name, _, name), launch = key.partition("."), entry.get("launch")
-        with contextlib.suppress(CourseError):  # an exercise that this course does not have; a text that is gone
+        with contextlib.suppress(CourseError):  # an exercise that this course does not have; a missing file
             operation = find(operation_name)
             text = read_text(before / kept_kernels.file_name(operation, name, launch), kept_kernels.MOST_TEXT)
             seconds, sizes = entry.get("seconds"), entry.get("sizes", "")

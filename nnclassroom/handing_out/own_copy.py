@@ -1,8 +1,8 @@
 """A student's copy of the notebooks of a clone, without outputs: `make lab` makes it and keeps it up to date.
 
-The course's notebooks are those of git's last commit; without git, those in notebooks/. Text that a student typed into
-notebooks/ before there was a copy goes into the new copy: what differs from the commit, and the newest stash. Notebooks
-in another language are generated in notebooks/LANGUAGE, and have a copy of their own.
+The course's notebooks are those of git's last commit, or without git those in notebooks/. Work that a student did in
+notebooks/ before there was a copy goes into the new copy: everything that differs from the commit, and the newest
+stash. Notebooks in other languages are generated in notebooks/LANGUAGE; each language has a copy of its own.
 """
 
 import hashlib
@@ -35,8 +35,8 @@ def copy_name(language: str) -> str:
 def folder_of(root: Path, language: str = ENGLISH) -> Path:
     """The folder with a student's notebooks, in this language, for the course in `root`.
 
-    NNCOURSE_MY_NOTEBOOKS; else notebooks/ of a hand-out, which have no outputs; else my_notebooks/ in the course, or in
-    the user's home if the course cannot be written to, or is an installed package.
+    It is NNCOURSE_MY_NOTEBOOKS, if set; in a hand-out notebooks/, which has no outputs; otherwise my_notebooks/ in the
+    course's folder, or in the user's home if the course cannot be written to or is an installed package.
     """
     if named := os.environ.get("NNCOURSE_MY_NOTEBOOKS"):
         return Path(named).absolute()
@@ -49,18 +49,18 @@ def folder_of(root: Path, language: str = ENGLISH) -> Path:
 
 
 def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:
-    """Make the copy in `folder`, or bring it up to date. Returns lines that say what was done, if anything was.
+    """Make the copy in `folder`, or update it. Returns lines that say what was done, if anything was.
 
     Raises CourseError if the copy cannot be made or written.
     """
-    if folder == root / NOTEBOOKS:  # a hand-out is a copy already; `nncourse update` brings it up to date
+    if folder == root / NOTEBOOKS:  # a hand-out is a copy already; `nncourse update` updates it
         handed_out = update.read_manifest(root)
         return old_names.named(root, handed_out) if handed_out else []
     base = update.read_manifest(folder)
     if base and base["language"] != language:
-        got = f"this folder has them in {base['language']}, and stays as it is"
+        got = f"they are in {base['language']}, and stay as they are"
         raise CourseError(
-            f"{folder}: expected your notebooks in {language}; {got}: NNCOURSE_MY_NOTEBOOKS names another"
+            f"{folder}: expected your notebooks in {language}; {got}: set NNCOURSE_MY_NOTEBOOKS to a new folder"
         )
     source = _source(root, language)
     if base and base.get("source") == source and not _damaged(folder, base):
@@ -69,19 +69,19 @@ def bring(root: Path, folder: Path, language: str = ENGLISH) -> list[str]:
     if not course:
         raise CourseError(f"{_folder(root, language)}: expected the course's notebooks, found none")
     if base is None and any((folder / name).exists() for name in course):
-        return [f"{folder} is not brought up to date, as its {MANIFEST} is gone: move it away to get a new copy"]
+        return [f"{folder} is not updated, since its {MANIFEST} is missing: move the folder away to get a new copy"]
     new = _manifest(course, source, language)
     if base is None:
         return _made(root, folder, course, new, language)
     said = _few(update.apply(_handed_out(course, language), new, base, folder)) + old_names.named(folder, new)
     elsewhere = _differing(_there(root), _committed(root, "HEAD") or {}) if language == ENGLISH else {}
     if elsewhere:
-        said.append(f"{NOTEBOOKS}/ has changes that no commit holds, and that are not taken over: {_names(elsewhere)}")
+        said.append(f"{NOTEBOOKS}/ has uncommitted changes, which are not taken over: {_names(elsewhere)}")
     return [f"{folder.name}/: {line}" for line in said]
 
 
 def _few(said: Sequence[str]) -> list[str]:
-    """The lines of an update, with those that say only "new" or "updated" combined."""
+    """The lines of an update. Those that say only "new" or "updated" are combined."""
     plain = [line for line in said if isinstance(line, update.FileLine)]
     both = [(is_new, _names(line.name for line in plain if line.is_new == is_new)) for is_new in (False, True)]
     grouped = [update.FileLine(names, is_new) for is_new, names in both if names]
@@ -93,8 +93,8 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any], language: str) -> list[str]:
-    """Make the copy, with the student's earlier work, in one rename, so that an interruption leaves none."""
-    said = [f"Your notebooks lie in {folder}, without outputs. What you type there stays when the course changes."]
+    """Make the copy, with the student's earlier work, in one rename, so that an interruption leaves no half of it."""
+    said = [f"Your notebooks are in {folder}, without outputs. Your work there stays when the course changes."]
     generated = language != ENGLISH
     files = _handed_out(course, language)
     start = _Start(files, _manifest(course, "", language)) if generated else _start(root, course, said)
@@ -119,17 +119,17 @@ def _made(root: Path, folder: Path, course: Files, new: Mapping[str, Any], langu
             else:
                 made.rename(folder)
     except OSError as error:
-        wanted = "expected a folder for your notebooks, without outputs; NNCOURSE_MY_NOTEBOOKS names another"
-        raise CourseError(f"{folder}: cannot be made: {reason_of(error)}; {wanted}") from None
+        advice = "set NNCOURSE_MY_NOTEBOOKS to a different folder for your notebooks"
+        raise CourseError(f"{folder}: cannot be made: {reason_of(error)}; {advice}") from None
     return said
 
 
-# What a student had before there was a copy
+# A student's work before there was a copy
 
 
 @dataclass(frozen=True)
 class _Start:
-    """The files that a new copy begins with, and the manifest of what the course handed out of them."""
+    """The files that a new copy begins with, and the manifest of those that the course handed out."""
 
     files: Files
     manifest: dict[str, Any]
@@ -149,21 +149,21 @@ def _start(root: Path, course: Files, said: list[str]) -> _Start:
     own = {name: content for name, content in there.items() if name not in course and name not in base}
     if taken or own:
         said.append(
-            f"Taken over from {NOTEBOOKS}/, where it stays too: what you have typed into {_names(taken | own)}."
+            f"Your changes to these notebooks were copied from {NOTEBOOKS}/, and stay there too: {_names(taken | own)}."
         )
     said += [_not_taken(name) for name in damaged if name in course and name not in taken]
     return _Start(_handed_out(base | taken) | own, _manifest(base, ""))
 
 
 def _not_taken(name: str) -> str:
-    return f"{NOTEBOOKS}/{name} is damaged: what you may have typed there is not taken over."
+    return f"{NOTEBOOKS}/{name} is damaged: if you have worked in it, your changes are not copied."
 
 
 def _start_without_git(there: Files, said: list[str]) -> _Start:
-    """Without git, no cell is known to be the course's in a notebook whose cells were run in another order."""
+    """Without git, every cell may be the student's in a notebook whose cells were run in a different order."""
     touched = {name for name, content in there.items() if _was_run(content, name)}
     if touched:
-        said.append(f"Taken over from {NOTEBOOKS}/, where it stays too: {_names(touched)}.")
+        said.append(f"These notebooks were copied from {NOTEBOOKS}/, and stay there too: {_names(touched)}.")
     manifest = _manifest(there, "")
     for name in touched:
         manifest["notebooks"][name] = dict.fromkeys(manifest["notebooks"][name], "")
@@ -171,13 +171,13 @@ def _start_without_git(there: Files, said: list[str]) -> _Start:
 
 
 def _was_run(content: bytes, name: str) -> bool:
-    """Whether the cells are not numbered as one run from top to bottom numbers them."""
+    """Whether the cells have numbers other than those of a single run from top to bottom."""
     counts = [cell.execution_count for cell in parsed(content, name).cells if cell.cell_type == "code"]
     return counts != list(range(1, len(counts) + 1)) and any(counts)
 
 
 def _differing(some: Files, others: Files) -> Files:
-    """The notebooks among `some` in which the text of a cell differs from that in `others`."""
+    """The notebooks in `some` in which the text of a cell differs from that in `others`."""
     return {
         name: content
         for name, content in some.items()
@@ -214,7 +214,7 @@ def _there(root: Path, language: str = ENGLISH) -> Files:
 
 
 def _handed_out(course: Files, language: str = ENGLISH) -> Files:
-    """What a copy holds of the course: these notebooks without outputs, and the rules for coding assistants."""
+    """The course's files in a copy: these notebooks without outputs, and the rules for coding assistants."""
     files = {name: clean(content, name) for name, content in course.items()}
     return files | {assistants.FILE: assistants.text(language).encode()}
 
@@ -224,7 +224,7 @@ def _manifest(course: Files, source: str, language: str = ENGLISH) -> dict[str, 
 
 
 def _source(root: Path, language: str) -> str:
-    """Identifies what a copy is made of, for a quick comparison: the tree in git, and a hash of the files."""
+    """Identifies the source of a copy, for a quick comparison: the tree in git, and a hash of the files."""
     tree = _tree(root) if language == ENGLISH else language
     files = [*_there(root, language).values(), assistants.text(language).encode()]
     there = hashlib.sha256(b"".join(files)).hexdigest()[:16]
@@ -241,7 +241,7 @@ def _damaged(folder: Path, base: Mapping[str, Any]) -> bool:
 
 
 def _tree(root: Path) -> str | None:
-    """The committed notebooks, as git names them; None without git, or if `root` is no clone itself."""
+    """The committed notebooks, as git names them; None without git, or if `root` is not a clone."""
     prefix = _git(root, "rev-parse", "--show-prefix")
     tree = _git(root, "rev-parse", f"HEAD:{NOTEBOOKS}")
     return tree.decode().strip() if prefix is not None and not prefix.strip() and tree else None

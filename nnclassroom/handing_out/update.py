@@ -1,11 +1,11 @@
-"""`nncourse update`: bring a new hand-out into a student's copy without losing anything of theirs.
+"""`nncourse update`: bring a new hand-out into a student's copy without losing any of the student's work.
 
-Cells are known by their ids, and MANIFEST.json says what each was when it was handed out. So three versions are merged:
-the one handed out, the student's and the new one. What only the course has changed is replaced; what the student has
-changed, added or deleted stays. Where both have changed a cell, the student's stays, and the new one is put below it,
-marked. When the course moves a cell to another notebook, the student's version of it moves too, with the student's own
-cells below it. Old names in these cells are reported, with their replacements, at each update until they are gone.
-Every file that changes is copied to backups/ first. my_kernels/ and files that were not handed out are not touched.
+Cells are identified by their ids, and MANIFEST.json has a hash of each cell as it was handed out. So three versions are
+merged: the one handed out, the student's and the new one. Cells that only the course has changed are replaced. Cells
+that the student has changed, added or deleted stay as they are. If both have changed a cell, the student's stays, and
+the new one goes below it, with a note. If the course moves a cell to a different notebook, the student's version moves
+too, with the student's own cells below it. Old names in the student's cells are reported at each update, with their
+replacements. Every file that changes is copied to backups/ first. my_kernels/ and other files stay untouched.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from nncourse.errors import CourseError, decoded, reason_of, write_atomically
 
 BACKUPS = "backups"
 OWN = ("my_kernels", BACKUPS)  # never written by an update
-MARK = "nncourse_update"  # in the metadata of a cell that an update has put beside the student's
+MARK = "nncourse_update"  # in the metadata of a cell that an update has added below the student's
 MOST_BYTES = 256 << 20  # of all files in a hand-out
 NOTE = (
     "**Update of the course.** The cell above is yours; the cell below is the course's new version of it. "
@@ -36,7 +36,7 @@ NOTE_DELETED = "**Update of the course.** You have deleted this cell; the course
 def update(handout: Path, folder: Path) -> list[str]:
     """Bring the hand-out, a .zip or an unpacked one, into the copy in `folder`. Returns lines that say what was done.
 
-    A second call changes nothing. Raises CourseError, with nothing changed, for what is no hand-out, or no copy.
+    A second call changes nothing. If this is not a hand-out or not a copy, raises CourseError and changes nothing.
     """
     files, new = _opened(handout)
     base = read_manifest(folder)
@@ -45,7 +45,7 @@ def update(handout: Path, folder: Path) -> list[str]:
         raise CourseError(f"{wanted}; run this in that folder, or name it with --folder")
     for what in ("kind", "language"):
         if base[what] != new[what]:
-            raise CourseError(f"{handout}: expected a hand-out of {what} {base[what]}, as yours is; got {new[what]}")
+            raise CourseError(f"{handout}: expected a hand-out of {what} {base[what]}, like yours; got {new[what]}")
     said = apply(files, new, base, folder) or [f"nothing to do: your copy is at course {new['course']}"]
     return said + old_names.named(folder, new)
 
@@ -65,12 +65,12 @@ class FileLine(str):
 def apply(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str, Any], folder: Path) -> list[str]:
     """Bring new files into a copy whose manifest is `base`. Returns lines that say what was done, if anything was.
 
-    Raises CourseError if something cannot be read or written; the same call may be repeated later.
+    Raises CourseError if a file cannot be read or written; the same call may be repeated later.
     """
     try:
         return _applied(files, new, base, folder)
     except OSError as error:
-        raise CourseError(f"{error.filename or folder}: cannot be brought up to date: {reason_of(error)}") from None
+        raise CourseError(f"{error.filename or folder}: cannot be updated: {reason_of(error)}") from None
 
 
 def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[str, Any], folder: Path) -> list[str]:
@@ -91,7 +91,7 @@ def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[s
                 said.append(f"removed {name}, which the course no longer has")
             elif name in copy.moved:
                 todo[name] = to_bytes(copy.notebooks[name])
-                said.append(f"{name}: the course no longer has it; what is left in it is yours")
+                said.append(f"kept {name}, which the course no longer has: the cells that are left in it are yours")
     if not todo:
         write_manifest(folder, new)
         return said
@@ -111,19 +111,19 @@ def _applied(files: Mapping[str, bytes], new: Mapping[str, Any], base: Mapping[s
     write_manifest(folder, new)
     way = f"from course {base['course']} to {new['course']}; " if base["course"] != new["course"] else ""
     if any(backup.iterdir()):
-        said.append(f"{way}what was changed lies in {backup.relative_to(folder)}")
+        said.append(f"{way}the previous versions of these files are in {backup.relative_to(folder)}")
     else:
         backup.rmdir()
         said.append(f"{way}nothing of yours was replaced")
     if {"pyproject.toml", *(name for name in todo if name.startswith("requirements/"))} & todo.keys():
-        said.append("run `make lab` once more: the course wants other packages now")
+        said.append("run `make lab` again: the course now needs different packages")
     return said
 
 
 class _Copy:
-    """The student's notebooks by name, with all cells where the course has them now.
+    """The student's notebooks by name, with all cells in the notebooks where the course has them now.
 
-    `handed_out` has the hashes of the manifest in the same places.
+    `handed_out` has the manifest's hashes, arranged in the same way.
     """
 
     def __init__(self, folder: Path, base: Mapping[str, Any], new: Mapping[str, Mapping[str, str]]) -> None:
@@ -131,7 +131,7 @@ class _Copy:
         self.broken: set[str] = set()
         self.notebooks: dict[str, Any] = {}
         self.said: list[str] = []
-        self.moved: set[str] = set()  # notebooks from which cells have gone
+        self.moved: set[str] = set()  # notebooks from which cells have moved away
         for name in sorted({*self.handed_out, *new}):
             self._read(folder / name, name, new.get(name, {}))
         self.before = {name: _saying(notebook.cells) for name, notebook in self.notebooks.items()}
@@ -156,14 +156,14 @@ class _Copy:
         handed_out = dict(self.handed_out[old])
         remaining, going = moved_cells.follow(self.notebooks[old].cells, handed_out, where, stays)
         for target in set(where.values()) - self.notebooks.keys():
-            self.handed_out[target] = {}  # not there, or deleted: then it comes whole
+            self.handed_out[target] = {}  # missing or deleted, so all of it is new
         moved_cells.shift(self.handed_out, old, where)
         self.notebooks[old].cells = remaining
         self.moved.add(old)
         for target, cells in going.items():
             own = sum(cell_hash(cell) != handed_out.get(cell.id) for cell in cells)
             if own:
-                self.said.append(f"{own} of your cells have gone with the course's from {old} to {target}")
+                self.said.append(f"moved {own} of your cells with the course's cells from {old} to {target}")
             if target not in self.notebooks:
                 self.notebooks[target] = deepcopy(self.notebooks[old])
                 self.notebooks[target].cells = []
@@ -195,32 +195,32 @@ def _opened(handout: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     except (OSError, zipfile.BadZipFile, ValueError, KeyError, NotImplementedError, RuntimeError, EOFError) as error:
         raise CourseError(f"{wanted}; got {reason_of(error)}") from None
     if not _is_manifest(new):
-        raise CourseError(f"{wanted}; this one is damaged: fetch it again")
+        raise CourseError(f"{wanted}; this one is damaged: download it again")
     return _checked(files, new, wanted)
 
 
 def _checked(files: dict[str, bytes], new: dict[str, Any], wanted: str) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """Both unchanged, if the files are those of the manifest and have harmless names; else CourseError."""
+    """Both unchanged, if the files are those of the manifest and have harmless names; otherwise CourseError."""
     if {name: _hash(content) for name, content in files.items()} != new["files"]:
-        raise CourseError(f"{wanted}; this one is damaged: fetch it again")
+        raise CourseError(f"{wanted}; this one is damaged: download it again")
     for name in files:
         if not _is_harmless(name):
-            raise CourseError(f"{wanted}; this one has a file {name!r}")
+            raise CourseError(f"{wanted}; this one has a file with a forbidden name, {name!r}")
     return files, new
 
 
 def _is_harmless(name: str) -> bool:
-    """Whether a file of a hand-out may have this name: it is in the copy, and not among what is the student's own."""
+    """Whether a file of a hand-out may have this name: it must be inside the copy, but not in the student's folders."""
     parts = name.split("/")
     is_inside = not PurePosixPath(name).is_absolute() and not {"..", ""} & set(parts) and "\\" not in name
     return is_inside and parts[0] not in OWN
 
 
 def _unpacked(handout: Path, wanted: str) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """As _opened(), for a hand-out that lies unpacked in a folder."""
+    """As _opened(), for an unpacked hand-out in a folder."""
     new = read_manifest(handout)
     if new is None:
-        raise CourseError(f"{wanted}, or a folder with one unpacked; there is no {MANIFEST} in it")
+        raise CourseError(f"{wanted}, or a folder with an unpacked one; this folder has no {MANIFEST}")
     try:
         files = {name: (handout / name).read_bytes() for name in new["files"]}
     except OSError as error:
@@ -260,18 +260,18 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 def _merged_file(
     path: Path, name: str, content: bytes, base: Mapping[str, Any], new: Mapping[str, Any], copy: _Copy
 ) -> tuple[bytes | None, str]:
-    """The new content of the file, None to leave it as it is; and a line that says so."""
+    """The new content of the file (None to leave it as it is), and a line that says what was done."""
     if name in copy.notebooks:
         return _merged_notebook(copy, name, content, is_new=not path.is_file())
     if not path.is_file():
-        if os.path.lexists(path):  # a folder, or a link to what is not there now: who knows what is behind it
-            copy.said.append(f"{name} is not brought up to date: in your copy it is not a file")
+        if os.path.lexists(path):  # a folder, or a broken link, which may have a purpose
+            copy.said.append(f"{name} is not updated: in your copy it is not a file")
             return None, ""
         # A notebook that the student has deleted stays deleted, unless it has changed.
         gone = name in base["notebooks"] and base["notebooks"][name] == new["notebooks"].get(name)
         return (None if gone else content), FileLine(name, is_new=True)
     if name in copy.broken and name in base["notebooks"]:
-        return content, f"updated {name}; yours is no notebook any more, and lies in the backup"
+        return content, f"updated {name}; your version is no longer a notebook, and is in the backup"
     mine = path.read_bytes()
     if _hash(mine) == base["files"].get(name) or mine == content:
         return content, FileLine(name, is_new=False)
@@ -281,18 +281,18 @@ def _merged_file(
 
 
 def _merged_notebook(copy: _Copy, name: str, content: bytes, is_new: bool) -> tuple[bytes | None, str]:
-    """The merged notebook, None if nothing in it changes; and a line that says so."""
+    """The merged notebook (None if nothing in it changes), and a line that says what was done."""
     new, mine = parsed(content, name), copy.notebooks[name]
     give_ids(new.cells, {})  # as the manifest does
     cells, conflicts = merged(mine.cells, new.cells, copy.handed_out.get(name, {}))
     if copy.before.get(name) == _saying(cells):
         return None, ""
     mine.cells, mine.nbformat_minor = cells, max(mine.nbformat_minor, new.nbformat_minor)
-    if mine.metadata.get("language_info") == {"name": "python"}:  # of a copy that was not yet opened
+    if mine.metadata.get("language_info") == {"name": "python"}:  # this copy has not been opened yet
         mine.metadata["language_info"] = language_info()
     line: str = FileLine(name, is_new)
     if conflicts:
-        line = f"{line}; in {len(conflicts)} cells both yours and the course's new text stand"
+        line = f"{line}; cells kept in both versions, since both you and the course changed them: {len(conflicts)}"
     return to_bytes(mine), line
 
 
@@ -302,7 +302,7 @@ def _saying(cells: Iterable[Any]) -> list[tuple[str, str]]:
 
 
 def merged(mine: Sequence[Any], new: Sequence[Any], base: Mapping[str, str]) -> tuple[list[Any], list[str]]:
-    """The merged cells, and the ids of those that both have changed. `base` has the hash of each cell as handed out."""
+    """The merged cells, and the ids of cells that both have changed. `base` has each cell's hash as handed out."""
     own = {cell.id: cell for cell in mine}
     theirs = {cell.id: cell for cell in new}
     beside = _earlier_updates(mine)
@@ -336,7 +336,7 @@ def merged(mine: Sequence[Any], new: Sequence[Any], base: Mapping[str, str]) -> 
 def _order(mine: Sequence[str], new: Sequence[str], base: Mapping[str, str]) -> list[str]:
     """All ids in the new order, with each of the student's own cells after the cell that it follows.
 
-    If the student has moved cells of the course: in the student's order, with each new cell after the one it follows.
+    If the student has moved cells of the course, the student's order counts, and each new cell follows the one before.
     """
     handed_out = [name for name in base if name in set(mine)]
     moved = [name for name in mine if name in base] != handed_out
@@ -363,7 +363,7 @@ def _beside(cell: Any, name: str, words: str) -> list[Any]:
 
 
 def _earlier_updates(cells: Iterable[Any]) -> dict[str, list[Any]]:
-    """Cells that an earlier update has put below the student's and that are unchanged since: id -> cells."""
+    """Cells that an earlier update has added below the student's, unchanged since: id -> cells."""
     found: dict[str, list[Any]] = {}
     for cell in cells:
         mark = cell.metadata.get(MARK)

@@ -51,7 +51,7 @@ def why_not() -> str:
             missing = ["mpiexec"]
     if not missing:
         return ""
-    where = "pip install 'nncourse[devices]'" if sys.platform.startswith("linux") else "they are for Linux"
+    where = "pip install 'nncourse[devices]'" if sys.platform.startswith("linux") else "they are only for Linux"
     return f"no {' and no '.join(missing)} here ({where}): this notebook goes on with the simulated group"
 
 
@@ -157,7 +157,7 @@ def px(line: str, cell: str) -> None:
     if not _kept():
         if why_not():
             return
-        raise CourseError("there are no processes for %%px: say engines.start() first")
+        raise CourseError("there are no processes for %%px: run engines.start() first")
     try:
         # The magic's own line counts as line 1, as the notebook numbers lines.
         _kept()[0].run(f"# %%px {line}\n{cell}", options.seconds, options.ranks)
@@ -167,7 +167,7 @@ def px(line: str, cell: str) -> None:
         print(error)
     else:
         if options.fails:
-            raise CourseError("this cell was meant to fail, and did not")
+            raise CourseError("this cell was meant to fail, but did not")
 
 
 class Engines:
@@ -216,7 +216,7 @@ class Engines:
         if sorted(ranks) != list(range(self.count)):
             self.end()
             raise CourseError(
-                f"expected ranks 0 to {self.count - 1} of one MPI world; got {ranks}: does mpiexec fit mpi4py?"
+                f"expected ranks 0 to {self.count - 1} of one MPI world; got {ranks}: do mpiexec and mpi4py match?"
             )
         self._ranks = [client[ranks.index(rank)] for rank in range(self.count)]
         _register()  # ipyparallel has registered its own %%px

@@ -162,10 +162,10 @@ def refuse_wrong_answers(given: Exam) -> list[str]:
 
 def tried(operation: Operation) -> str:
     """What values an answer is tried on, for the student's page."""
-    kinds = [kind for name in operation.trial.edge_cases for kind in KINDS[name]]
+    kinds = [VALUES[kind] for name in operation.trial.edge_cases for kind in KINDS[name]]
     if not kinds:
-        return "Ordinary numbers are tried: no infinities, no NaN, none very large."
-    return f"Besides ordinary numbers are tried: {', '.join(dict.fromkeys(VALUES[kind] for kind in kinds))}."
+        return "Your answer is tried on ordinary numbers: no infinities, no NaN, nothing very large."
+    return f"Your answer is tried on ordinary numbers, and on: {', '.join(dict.fromkeys(kinds))}."
 
 
 def launch_line(question: Question) -> str:
@@ -181,7 +181,7 @@ def _refuse_stub(operation: Operation, kernel: str, stub: str, what: str) -> Non
         try:
             names = [node.name for node in ast.parse(stub).body if isinstance(node, ast.FunctionDef)]
         except SyntaxError as error:
-            raise CourseError(f"{what}: its stub is no Python: {error}") from None
+            raise CourseError(f"{what}: its stub is not Python: {error}") from None
         if names != [operation.name]:
             raise CourseError(f"{what}: expected a stub with one function {operation.name}; got {names}")
         return

@@ -162,7 +162,7 @@ def _judged_and_kept(
         answer = Answer(kept or course, kept or course, outcome)
     elif verdict:
         if _is_timed(operation, name, launch):
-            line.words = f"{SIGNS['right']} {verdict.line}. Timing it beside others, at most about 20 s"
+            line.words = f"{SIGNS['right']} {verdict.line}. Timing it and others to compare, at most about 20 s"
         assert attempt  # what is right can be called
         table, notes = timed(operation, name, text, launch, attempt)
         warnings: list[str] = []
@@ -188,7 +188,7 @@ def _judged_and_kept(
             "Your earlier correct kernel is still kept and used" if kept else "The course goes on with its own kernel"
         )
         shown = attempt and replace(attempt, whose="yours, wrong")
-        nowhere = "" if shown else "; .attempt, otherwise your own version, is the course's too"
+        nowhere = "" if shown else "; .attempt is the course's too, since your version cannot run"
         more = (f'Stuck? hint("{operation.name}", "{name}")', f"Not kept. {goes_on}{nowhere}.")
         outcome = Outcome("wrong", verdict.line, (*filter(None, [verdict.numbers]), *more))
         answer = Answer(kept or course, shown or course, outcome, verdict.case.arguments if verdict.case else None)
@@ -262,7 +262,7 @@ def _slow_loop(operation: Operation, name: str, text: str | None, table: timing.
         return []
     if not _has_loop(text) or _has_loop(solution_text(operation.name, name)):
         return []
-    return [f"Right, but {own / course:.0f}× slower than the course's: a loop in Python. Array expressions have none."]
+    return [f"Right, but {own / course:.0f}× slower than the course's: it loops in Python. Use array expressions."]
 
 
 def _no_loop(operation: Operation, name: str, text: str | None) -> list[str]:
@@ -274,7 +274,7 @@ def _no_loop(operation: Operation, name: str, text: str | None) -> list[str]:
     called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     if named & called or any(isinstance(node, ast.For | ast.While | ast.comprehension) for node in nodes):
         return []
-    return ["Right, but no loop is in it: array expressions belong into the kernel numpy. loops goes number by number."]
+    return ["Right, but it has no loop: this kernel is for loops, and the kernel numpy for array expressions."]
 
 
 def _has_loop(text: str) -> bool:

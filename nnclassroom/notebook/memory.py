@@ -1,4 +1,4 @@
-"""Questions with one right answer: about earlier notebooks, since what is asked for again lasts; and in the text."""
+"""Questions with one right answer: about earlier notebooks, since what you recall again lasts; and within the text."""
 
 import html
 from collections.abc import Mapping, Sequence

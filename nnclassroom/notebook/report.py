@@ -39,10 +39,10 @@ ROW_WORDS = {"date": "date", "versions": "versions"}
 OWN_WORDS = "report.md"  # beside the kept kernels
 QUESTIONS = (
     "How did you split training and testing into kernels, and what does one thread, one block compute in each?",
-    "Where do the data and the weights lie while the network trains, and when are they moved?",
+    "Where are the data and the weights while the network trains, and when are they moved?",
     "What speedup over the CPU did you reach on these data, and what keeps it from being larger?",
-    "Which change to a kernel gained most, which gained nothing, and why?",
-    "At which address is the git repository with your code?",
+    "Which change to a kernel gained the most, which gained nothing, and why?",
+    "What is the address of the git repository with your code?",
 )
 
 
@@ -81,20 +81,20 @@ def write(
     refused = [f"{each.operation.name}.{each.name}" for each in kept if each.outcome.state != "right"]
     times = []
     for contender in speedup.CONTENDERS:
-        say(f"training by {contender.label}", end=": ")
+        say(f"training with {contender.label}", end=": ")
         times.append(speedup.measure(contender, data, test, refused))
         say(f"{duration(times[-1].step)} a step" if times[-1].step else times[-1].note)
     say(f"batches of {', '.join(map(str, speedup.BATCHES))}")
     by_batch, stopped = speedup.over_batches(times, data, test)
     by = speedup.fastest(times)
     steps = epochs * -(-len(data.X) // BATCH)
-    say(f"{epochs} epochs by {by.contender.label} for the results: about {duration(steps * by.seconds_a_step)}")
+    say(f"{epochs} epochs with {by.contender.label} for the results: about {duration(steps * by.seconds_a_step)}")
     results = learnt(by, data, test, epochs)
     transfers = speedup.transfer_seconds(data) if devices.gpu_available() else None
     parts = [
         head(student, raw, len(raw_test.X), whence),
         progress(kept),
-        "<h2>Your kernels</h2>" + ("".join(map(kernel, kept)) or "<p>None is kept yet.</p>"),
+        "<h2>Your kernels</h2>" + ("".join(map(kernel, kept)) or "<p>You have kept none yet.</p>"),
         training(times, by_batch, stopped, transfers),
         results,
         "<h2>In your own words</h2>" + words,
@@ -144,7 +144,7 @@ def own_words() -> str:
     parts = [part for part in re.split(r"(?m)^(#+ .*)$|\n\s*\n", text) if part and part.strip()]
     if not parts:
         asked = "".join(f"<li>{escape(question)}</li>" for question in QUESTIONS)
-        return f"<p>Write into {OWN_WORDS}, beside your kernels, what you would answer:</p><ol>{asked}</ol>"
+        return f"<p>Write your answers to these questions into {OWN_WORDS}, beside your kernels:</p><ol>{asked}</ol>"
     tags = [("h3", part.lstrip("# ")) if part.startswith("#") else ("p", part.strip()) for part in parts]
     return "".join(f"<{tag}>{escape(part)}</{tag}>" for tag, part in tags)
 
@@ -234,21 +234,21 @@ def training(
         f"{each.contender.label} on the {each.device.upper()} {times_as_fast(gain)}" for each, gain in over_c if gain
     ]
     if gains:
-        notes.append(f"Over the plain C program, as the handout asks: {', '.join(gains)}.")
+        notes.append(f"Speedup over the plain C program, which the handout asks for: {', '.join(gains)}.")
     if gpu and transfers and best.epoch:
         share = 100 * transfers / (transfers + best.epoch)
-        words = f"{share:.2g} % of that and an epoch together, and less of many epochs"
-        notes.append(f"The rows travel to the GPU once, in {duration(transfers)}: {words}.")
+        words = f"with one epoch that is {share:.2g} % of the time, with more epochs less"
+        notes.append(f"The rows are sent to the GPU once, in {duration(transfers)}: {words}.")
     bars = {time.contender.label: value for time in times if (value := speedup.ratio(times, "loops", time))}
     said = "; ".join(f"{label} {times_as_fast(value)}" for label, value in bars.items())
     more = "; ".join(f"{label} {_by_size(values)}" for label, values in by_batch.items())
     alt = f"Speedup over loops, batch {BATCH}: {said}. Over numpy, by batch size: {more}."
     about = (
-        f"Batch size {BATCH}, learning rate {RATE}; median over some epochs, with the data on the "
-        "device already. Test: all test rows through the network, and counted. Speedups are those of a step. "
-        "What is called fused or one kernel computes fused epochs, and so does C; the others are called as "
-        "yours are, operation by operation. C is a plain program of one thread (fused_epochs/dense_plain.c), in "
-        "double with -O3; fast: with -march=native -ffast-math."
+        f"Batch size {BATCH}, learning rate {RATE}; median over several epochs, with the data "
+        "already on the device. Test: all test rows go through the network and are counted. Speedups are those of a "
+        "step. The contenders called fused or one kernel, and C, compute fused epochs; the others call a kernel for "
+        "each operation, as they would call yours. C is a plain program of one thread (fused_epochs/dense_plain.c), in "
+        "double precision with -O3; fast: also with -march=native -ffast-math."
     )
     figure = image(plot_speedups(bars, "loops", by_batch), alt, whole=True)
     return f"<h2>Speedup</h2><p>{about}</p>{table(lines, columns, words=2)}{paragraphs(notes)}{figure}"
@@ -263,7 +263,7 @@ def learnt(by: Time, data: Dataset, test: Dataset, epochs: int) -> str:
     history = speedup.fit(network, data, backend, epochs)
     M = metrics.confusion(network, test.X, test.Y, backend)
     words = (
-        f"The {network}, after {len(history.epochs)} epochs by {by.contender.label} "
+        f"The {network}, after {len(history.epochs)} epochs with {by.contender.label} "
         f"({duration(history.seconds)} of training). {history.stopped}"
     )
     costs = f"Cost over the epochs, from {history.costs[0]:.3g} to {history.costs[-1]:.3g}"

@@ -90,7 +90,7 @@ def keep(folder: Path, questions: str, name: str, kernel: str, text: str, line: 
     kept_kernels.note(folder, f"{name}.{kernel}", "kept")
     if fault:
         return f"✗ {title}: {fault}. Kept as {path.name} all the same.{clock}"
-    said = "of the right form, and the examples come out" if asked["sample"] else "of the right form"
+    said = "its form is right, and the examples give what they should" if asked["sample"] else "its form is right"
     return f"✓ {title}: {said}. Kept as {path.name}; it is judged later.{clock}"
 
 
@@ -106,7 +106,7 @@ def _clock(folder: Path, minutes: float) -> str:
     left = minutes - (datetime.now(UTC) - start).total_seconds() / 60
     began = f"{start.astimezone():%H:%M}"
     if left < 0:
-        return f"\nYou began at {began}: the {minutes:g} minutes were over {-left:.0f} minutes ago; the record says so."
+        return f"\nYou began at {began}: the {minutes:g} minutes were over {-left:.0f} minutes ago; this is recorded."
     return f"\nYou began at {began}: {left:.0f} of {minutes:g} minutes are left."
 
 
@@ -140,7 +140,7 @@ def _operation(asked: dict[str, Any]) -> Operation:
     """The operation as students know it, without its reference."""
 
     def unknown(*_: Any) -> None:
-        raise CourseError(f"{asked['operation']}: its reference is known where it is marked")
+        raise CourseError(f"{asked['operation']}: its reference is available only where it is marked")
 
     name, formula, contract = (asked[name] for name in ("operation", "formula", "contract"))
     trial = Trial(error_scale=unknown)

@@ -160,11 +160,11 @@ def backend_of(contender: Contender, network: Network, refused: Collection[str] 
     replaced = {name: kernel for name, kernel in course.items() if name in wrong}  # not all: algorithm_1 is yours alone
     backend = replace(backend, kernels=right | replaced, notes=notes, yours=backend.yours - wrong)
     if not yours(backend):
-        raise CourseError(f"not measured: no right kernel of yours is for the {device.upper()}")
+        raise CourseError(f"not measured: you have no correct kernel for the {device.upper()}")
     of_a_step = operations_of_a_step(network)
     if of_a_step.isdisjoint(yours(backend)):
         wanted = ", ".join(sorted(of_a_step))
-        raise CourseError(f"not measured: none of your right kernels takes part in a training step ({wanted})")
+        raise CourseError(f"not measured: none of your correct kernels takes part in a training step ({wanted})")
     return backend
 
 

@@ -1,7 +1,7 @@
 """What a launch of a CUDA kernel asks of memory: the counts of a GPU, by NVIDIA's Nsight Compute (ncu), or emulated.
 
-Counted are what warps ask global memory for (requests) and the sectors of 32 bytes that this touches, for reads and
-writes of all arrays together, and the turns that the banks of shared memory lose to conflicts. Atomics and accesses
+The counts are: what warps ask global memory for (requests) and the sectors of 32 bytes that this touches, for reads and
+writes of all arrays together; and the turns that the banks of shared memory lose to conflicts. Atomics and accesses
 outside arrays are left out.
 
 ncu watches another process: python -m nnclassroom.timing.counters OPERATION KERNEL [yours] launches a kernel once.

@@ -154,11 +154,11 @@ class Profile:
         """The lines below the table: the whole step, and what the columns mean."""
         found = [f"The whole step: {self.in_words}."]
         if self.recorded and self.recorded < self.in_calls:
-            found.append("It takes less than its calls one by one, of which some may run at the same time.")
+            found.append("It takes less time than its calls one by one, since some may run at the same time.")
         if self.note:
             found.append(f"Not recorded: {self.note}.")
         if any(part.launched for part in self.parts):
-            found.append(f"{self.LAUNCHED} With its launch from Python, since this kernel cannot be recorded.")
+            found.append(f"{self.LAUNCHED} Includes the launch from Python, since this kernel cannot be recorded.")
         found += [Table.FOOT, f"This machine {limits_in_words(self.device)}."]
         if self.shortest:
             found.append(f"An empty kernel takes {duration(self.shortest)}: no kernel takes less.")

@@ -3,7 +3,7 @@
 const CELLS = 28; // steps of the keyboard cursor across the pad
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const HELP =
-  "Draw with the mouse or a finger. By keyboard: arrow keys move the cursor, space puts the pen down and takes it up, Delete clears.";
+  "Draw with the mouse or a finger. By keyboard: arrow keys move the cursor, space lowers and lifts the pen, Delete clears.";
 
 // Ink along a straight line; where lines cross, the darker one counts.
 function stroke(ink, side, [radius, soft], [x0, y0], [x1, y1]) {
@@ -60,7 +60,7 @@ function render({ model, el }) {
   const seen = element("canvas", "seen", middle);
   const clear = element("button", "clear", middle, "Clear");
   const right = element("div", "", across);
-  element("p", "", right, "How probable it finds each digit");
+  element("p", "", right, "How likely it thinks each digit is");
   const rows = bars(right, model.get("classes"));
   const place = element("p", "place", el);
   const words = element("p", "words", el);
@@ -73,7 +73,7 @@ function render({ model, el }) {
   paper.setAttribute("aria-label", "Pad to draw a digit on. " + HELP);
   paper.setAttribute("data-lm-suppress-shortcuts", "true"); // the notebook leaves the arrow keys to the pad
   seen.setAttribute("role", "img");
-  clear.title = "Take all ink away";
+  clear.title = "Erase the drawing";
   words.setAttribute("role", "status"); // screen readers announce it
   place.setAttribute("aria-live", "polite");
 

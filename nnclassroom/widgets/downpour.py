@@ -177,9 +177,9 @@ def plot_downpour(title: str = "", **settings: Any) -> Described:
 def downpour(**settings: Any) -> widget.BrowserWidget:
     """The widget; `settings` are fields of Settings."""
     now = Settings(**settings)
-    slow = "How many times as long as the others the last worker takes for a gradient"
+    slow = "The last worker takes this many times as long for a gradient as the others"
     controls = {
-        "workers": widget.slider("workers", "How many compute gradients", now.workers, 1, MOST_WORKERS, 1),
+        "workers": widget.slider("workers", "How many workers compute gradients", now.workers, 1, MOST_WORKERS, 1),
         "slowness": widget.slider("slowness of the last", slow, now.slowness, 1, 20, 0.5),
         "rate": widget.learning_rate(now.rate),
     }

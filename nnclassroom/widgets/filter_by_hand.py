@@ -52,7 +52,7 @@ class Walk:
         high, wide = ((side - len(self.filter)) // self.stride + 1 for side in self.padded.shape)
         if min(high, wide) < 1:
             size = " × ".join(map(str, self.padded.shape))
-            raise CourseError(f"a filter of {len(self.filter)} × {len(self.filter)} has no place on an image of {size}")
+            raise CourseError(f"a filter of {len(self.filter)} × {len(self.filter)} does not fit on an image of {size}")
         return high, wide
 
     def window(self, row: int, column: int) -> np.ndarray:
@@ -179,7 +179,7 @@ class ByHand(drawn.BrowserWidget):
         controls = {
             "row": drawn.slider("row", "Which row of the output: the filter moves with it", 0, 0, high - 1, 1),
             "column": drawn.slider("column", "Which column of the output: the filter moves with it", 0, 0, wide - 1, 1),
-            "next": drawn.button("Next place", "One place on, row by row, as a program goes"),
+            "next": drawn.button("Next place", "Moves on by one place, row by row, as a program does"),
             "again": drawn.button("Start again", "Empties the output"),
         }
         if filters:

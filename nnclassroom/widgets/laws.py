@@ -21,9 +21,9 @@ from nncourse.parallel.simulation import Link, ring_seconds, root_seconds, tree_
 
 MOST = 1024
 CAPTION = (
-    "Left, times as fast as one device; right, the efficiency. Blue circles: strong scaling, all share one batch; "
-    "orange squares: weak scaling, a batch for each. The same colours, dashed: the two laws alone, without a network. "
-    "Grey: ideal."
+    "Left, the speedup over one device; right, the efficiency. Blue circles: strong scaling, all share one batch; "
+    "orange squares: weak scaling, each has its own batch. Dashed, in the same colours: the two laws alone, as if the "
+    "exchange took no time. Grey: ideal."
 )
 
 
@@ -152,12 +152,12 @@ def plot_laws(title: str = "", **settings: Any) -> Described:
 def laws(**settings: Any) -> widget.BrowserWidget:
     """The widget; `settings` are fields of Settings."""
     now = Settings(**settings)
-    batch = "Of all in strong scaling, of each in weak scaling"
+    batch = "Samples in the batch: of all devices in strong scaling, of each in weak scaling"
     controls = {
         "network": widget.menu("network", "What is trained, and on what", now.network, tuple(NETWORKS)),
         "p": widget.slider("p", "The part of the work that is divided", now.p, 0, 1, 0.005),
-        "devices": widget.slider("devices K", "How many share the work", now.devices, 1, MOST, 1),
-        "latency": widget.factors("latency, µs", "What a message costs, however short", now.latency, 0, 4, 0.1),
+        "devices": widget.slider("devices K", "How many devices share the work", now.devices, 1, MOST, 1),
+        "latency": widget.factors("latency, µs", "Time of any message, however short", now.latency, 0, 4, 0.1),
         "bandwidth": widget.factors("bandwidth, GB/s", "Of the link between two devices", now.bandwidth, -2, 3, 0.1),
         "batch": widget.powers_of_two("batch", batch, now.batch, 14),
     }

@@ -117,7 +117,7 @@ def words_of(races: Races, step: int) -> str:
         came = arrival(costs) if len(costs) == LOOK + 1 else None
         in_time = came is not None and came <= STEPS
         arrived.append(f"{name} after {came} steps" if in_time else f"{name} not in {STEPS} steps")
-    return f"Step {step}. Cost: {', '.join(said)}. Below {DOWN:g} to stay: {', '.join(arrived)}."
+    return f"Step {step}. Cost: {', '.join(said)}. To stay below {DOWN:g}: {', '.join(arrived)}."
 
 
 # ---- the picture
@@ -171,7 +171,7 @@ def race(mine: bool = False, **settings: Any) -> widget.BrowserWidget:
         "play": widget.play("Play", "at"),
         "at": widget.slider("step", "How many steps are shown", 40, 0, STEPS, 1),
         "valley": widget.menu("valley", "The shape of the cost", now.valley, VALLEY_WORDS),
-        "rate": widget.factors("learning rate", "Of plain descent and of momentum", now.rate, -3, 0, 0.02),
+        "rate": widget.factors("learning rate", "For plain descent and for momentum", now.rate, -3, 0, 0.02),
         "momentum": widget.slider("momentum", "How much of V stays in each step", now.momentum, 0, 0.99, 0.01),
         "adam_rate": widget.factors("Adam’s rate", "The learning rate of Adam", now.adam_rate, -3, 0, 0.02),
         "w1": widget.slider("start w1", "Where the first weight begins", now.w1, -2.2, 2.2),

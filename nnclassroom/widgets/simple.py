@@ -92,11 +92,11 @@ def effect_of_a_small_change(name: str, z: float, slope: float) -> str:
     if z == 0 and name == "step":
         return "here it jumps, so a small change of z may change a by 1; everywhere else it changes nothing"
     if z == 0 and name in ("relu", "leaky_relu"):
-        return f"here is a kink; to the right the slope is 1, and {slope:g} is what the course takes at the kink"
+        return f"here is a kink; to its right the slope is 1, and at the kink the course takes {slope:g}"
     return (
         "a small change of z changes nothing"
         if slope == 0
-        else f"a changes {slope:.3g} times as much as z, if z changes by little"
+        else f"a changes {slope:.3g} times as much as z, if z changes only a little"
     )
 
 
@@ -156,7 +156,7 @@ def threshold(scores: np.ndarray, labels: np.ndarray) -> widget.BrowserWidget:
     """Precision and recall against a threshold, for scores (n,) of samples with labels (n,) 0 and 1."""
     scores, labels = np.asarray(scores, float).reshape(-1), np.asarray(labels).astype(int).reshape(-1)
     low, high = float(min(0.0, scores.min())), float(max(1.0, scores.max()))
-    controls = {"threshold": widget.slider("threshold", "Scores above it are taken for class 1", 0.5, low, high, 0.01)}
+    controls = {"threshold": widget.slider("threshold", "Scores above it count as class 1", 0.5, low, high, 0.01)}
     bins = np.linspace(low, high, 31)
     shares = [100 * np.histogram(own, bins)[0] / max(1, len(own)) for own in (scores[labels == 0], scores[labels == 1])]
 

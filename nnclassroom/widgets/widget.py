@@ -77,7 +77,7 @@ def powers_of_two(label: str, tip: str, value: int, highest: int) -> Control:
 
 def learning_rate(value: float) -> Control:
     """A slider for a learning rate, from 0.001 to 1."""
-    return factors("learning rate", "How far each step moves the weights; each notch is a factor", value, -3, 0)
+    return factors("learning rate", "How far each step moves the weights; each notch is the same factor", value, -3, 0)
 
 
 def menu(label: str, tip: str, value: str, options: Sequence[str] | Mapping[str, str]) -> Control:
@@ -150,7 +150,7 @@ class BrowserWidget(anywidget.AnyWidget):
         """Set values of controls, as if a user had moved them."""
         for name in values:
             if name not in self.values:
-                raise CourseError(f"no control is called {name}; there are {', '.join(self.values)}")
+                raise CourseError(f"no control is called {name}; expected one of {', '.join(self.values)}")
         self.values = self.values | values
 
     def redraw(self) -> None:
@@ -206,7 +206,7 @@ def display_widget(widget: anywidget.AnyWidget, still: Still | None = None) -> N
     data, metadata = widget._repr_mimebundle_() or ({}, {})
     display(data, metadata=metadata, raw=True)
     data, metadata = still._repr_mimebundle_() if still else ({"text/html": "", "text/plain": ""}, {})
-    stands = "Here it stands still. " if still else ""
+    stands = "This is a still picture. " if still else ""
     line = f'{stands}<span class="nncourse-again">{SAVED}</span>'
     below = f'<style>{BELOW}</style><p class="nncourse-still"><em>{line}</em></p>{data["text/html"]}'
     words = f"{SAVED} {data['text/plain']}" if still else ""

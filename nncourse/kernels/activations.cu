@@ -3,7 +3,7 @@
 //   naive   a thread computes one element; for softmax and softmax_delta, one row
 //   tree    softmax: the 128 threads of a block share one row
 //   nncourse check sigmoid       against the reference
-//   nncourse time softmax        beside this machine's limits
+//   nncourse time softmax        against this machine's limits
 //
 // In all elementwise kernels i is the number of threads in the blocks before this one, plus the thread's index in its
 // block. The guard `if (i < n)` stops threads of the last block past n.

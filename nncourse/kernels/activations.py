@@ -3,8 +3,8 @@
 Each function is written three times: for one number (the kernels `loops` and `numba`), for a whole array (`numpy` and
 `cupy`), and as a CUDA kernel in activations.cu. All are finite at z = ±1000. At a kink the left derivative is used.
 
-Networks accept as an activation every operation with a `…_derivative`, such as sigmoid, and every operation with a
-`…_delta`, such as softmax, whose outputs are each computed from a whole row.
+Networks accept two kinds of operation as activations: those with a `…_derivative`, such as sigmoid, and those with a
+`…_delta`, such as softmax. Each output of the second kind is computed from a whole row.
 """
 
 import math
@@ -18,7 +18,7 @@ from nncourse.kernels import jit
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Mistakes, Trial
 
-BLOCK = 1 << 16  # numbers that stay in a CPU's cache while a formula goes over them
+BLOCK = 1 << 16  # numbers that stay in a CPU's cache while a formula is computed
 ALPHA = 0.01  # the slope of leaky ReLU below zero
 Formula = Callable[[float], float]  # of one number
 SOURCE = cuda_beside(__file__, f"ALPHA={ALPHA}f")
@@ -43,9 +43,9 @@ def elementwise(
     source: CudaSource = SOURCE,
     straight: bool = False,
 ) -> Operation:
-    """An operation that computes a from z element by element; its CUDA kernel is <name>_naive of the .cu text.
+    """An operation that computes a from z element by element; its CUDA kernel is <name>_naive in the .cu file.
 
-    straight: it consists of straight lines, so that small results are as exact as large ones.
+    straight: the function consists of straight lines, so that small results are as exact as large ones.
     """
     operation = Operation(
         name,
@@ -91,7 +91,7 @@ def on_numbers(operation: Operation) -> Callable[[Formula], Formula]:
 def in_blocks(operation: Operation) -> Callable[[Callable[[Array], Array]], Callable[[Array], Array]]:
     """Decorator that registers a formula for arrays as the kernels `cupy` and, a block at a time, `numpy`.
 
-    Each operation of a long formula then finds what the one before it has written in the cache.
+    In a long formula each operation then finds the results of the previous one in the cache.
     """
 
     def register(formula: Callable[[Array], Array]) -> Callable[[Array], Array]:

@@ -1,10 +1,10 @@
-// Attention. Q, K, V, O and their gradients (batch, heads, t, d), P (batch, heads, t, t); a head is one sample's.
+// Attention. Q, K, V, O and their gradients (batch, heads, t, d), P (batch, heads, t, t); a head belongs to a sample.
 //   naive    attention_forward, fused_attention: a thread computes one row; attention_backward: a block computes one head
 //   rows     split_heads, merge_heads: a block moves all numbers of one position
 //   shared   fused_attention: a thread computes one row; keys and values pass through shared memory
 //   tiled    in attention_tiles.cu and fused_attention.cu
 //   nncourse check attention_forward       against the reference
-//   nncourse time attention_forward        beside this machine's limits
+//   nncourse time attention_forward        against this machine's limits
 
 // H[p, s, h, i, k] = A[s, i, p, h, k]
 extern "C" __global__ void split_heads_rows(const float* A, float* H, int batch, int t, int parts, int heads, int d) {
@@ -55,8 +55,8 @@ extern "C" __global__ void attention_forward_naive(const float* Q, const float* 
     }
 }
 
-// Each thread takes rows of dS, which give dQ, then columns of dS, which give dK. The columns need the sums of all rows:
-// until dV is computed, last, the first number of each of its rows holds the sum of that row.
+// Each thread takes rows of dS, which give dQ, then columns of dS, which give dK. Columns need the sums of all rows.
+// dV is computed last; until then the first number of each row of dV holds the sum of that row of dS.
 extern "C" __global__ void attention_backward_naive(const float* D, const float* Q, const float* K, const float* V,
                                                     const float* P, float* dQ, float* dK, float* dV, int batch,
                                                     int heads, int t, int d) {
@@ -91,8 +91,8 @@ extern "C" __global__ void attention_backward_naive(const float* D, const float*
         }
 }
 
-// Online softmax: the sums so far are those of exp(score - top), with the largest score so far. If a larger one comes,
-// they shrink. The first score makes them 0: exp(-INFINITY) is 0.
+// Online softmax: the sums so far contain exp(score - top), where top is the largest score so far. A larger score
+// shrinks them. The first score makes them 0, since exp(-INFINITY) is 0.
 extern "C" __global__ void fused_attention_naive(const float* Q, const float* K, const float* V, float* O, int batch,
                                                  int heads, int t, int d, int causal) {
     int row = blockIdx.x * blockDim.x + threadIdx.x;
@@ -112,13 +112,13 @@ extern "C" __global__ void fused_attention_naive(const float* Q, const float* K,
 }
 
 // A block takes QUERIES queries of one head, each thread one, with its sums in registers. Keys pass through shared memory,
-// KEYS at a time; of wide rows PART numbers at a time, and then the scores are computed anew for each PART columns of O.
+// KEYS at a time. Wide rows pass PART numbers at a time; then the scores are computed again for each PART columns of O.
 #define QUERIES 128
 #define KEYS 16
 #define PART 64
 
-// All threads bring `rows` rows of a matrix (t, d), from row `first` and column `c` on; zeros past its ends. With PART + 4
-// numbers a row begins at a multiple of 16 bytes, so that a thread can read four at once, and eight rows in other banks.
+// All threads load `rows` rows of a matrix (t, d), from row `first` and column `c` on, with zeros past its ends. A row
+// of PART + 4 numbers begins at a multiple of 16 bytes, so a thread can read four at once; eight rows use all banks.
 __device__ void bring(float (*tile)[PART + 4], int rows, const float* matrix, int first, int c, int t, int d) {
     for (int e = threadIdx.x; e < rows * PART; e += blockDim.x) {
         int i = first + e / PART, k = c + e % PART;

@@ -1,11 +1,11 @@
-"""Attention: each position of a sequence gets a mean of the values V of all positions, weighted by how well its query
-fits their keys.
+"""Attention (Vaswani and others, 2017): each position of a sequence gets a mean of the values V of all positions. A
+value has a large weight if the key of its position fits the query of the position that gets the mean.
 
 Q, K and V (batch, heads, t, d) hold a row of d numbers for each position of each head. The score of position i for
 position j is Q[i] · K[j] / √d. A softmax over j turns the scores of position i into its weights P[i], and O = P V. With
 causal = 1 position i sees only itself and earlier positions: its weights for later ones are 0.
 
-`fused_attention` computes O without P: softmax in one pass over K and V, whose scores are never in global memory.
+`fused_attention` computes O without P, in one pass over K and V: the scores are never in global memory.
 """
 
 import math
@@ -303,7 +303,7 @@ attention_forward = Operation(
 
 @attention_forward.loops_kernel
 def forward_loops(Q: Array, K: Array, V: Array, causal: int) -> tuple[Array, Array]:
-    """A row of P at a time: its scores and the largest, their exponentials and the sum, then a row of O."""
+    """One row of P at a time: its scores and their maximum, the exponentials and their sum, then a row of O."""
     batch, heads, t, d = Q.shape
     O, P = np.zeros_like(Q), np.zeros((batch, heads, t, t), Q.dtype)
     for s in range(batch):
@@ -431,7 +431,7 @@ attention_backward = Operation(
 
 @attention_backward.loops_kernel
 def backward_loops(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Array, Array, Array]:
-    """A row of dP at a time. With dS from it, the row's share is added to one row of dQ and to all of dK and dV."""
+    """One row of dP at a time. It gives a row of dS, whose share is added to one row of dQ and to all of dK and dV."""
     batch, heads, t, d = Q.shape
     dQ, dK, dV = np.zeros_like(Q), np.zeros_like(Q), np.zeros_like(Q)
     dP = np.empty(t, Q.dtype)
@@ -463,7 +463,7 @@ def backward_array(D: Array, Q: Array, K: Array, V: Array, P: Array) -> tuple[Ar
     return dS @ K, dS.swapaxes(2, 3) @ Q, P.swapaxes(2, 3) @ D
 
 
-# ---- fused: a softmax over scores that come one after the other carries two numbers, the largest so far and a sum
+# ---- fused: a softmax over scores that come one after the other keeps two numbers, the largest so far and a sum
 
 
 def _mistakes_fused(place: tuple[int, ...], Q: Array, K: Array, V: Array, causal: int) -> Mistakes:
@@ -490,7 +490,7 @@ fused_attention = Operation(
 
 @fused_attention.loops_kernel
 def fused_loops(Q: Array, K: Array, V: Array, causal: int) -> Array:
-    """Online softmax: when a larger score comes, the sums so far are scaled down."""
+    """Online softmax: if a score is larger than all before it, the sums so far are scaled down."""
     batch, heads, t, d = Q.shape
     O = np.zeros_like(Q)
     for s in range(batch):
@@ -517,7 +517,7 @@ TILE = 256  # queries and keys whose scores are in memory at once
 
 @fused_attention.array_kernel
 def fused_array(Q: Array, K: Array, V: Array, causal: int) -> Array:
-    """One tile of keys after another, for a tile of queries: only the scores of these are in memory."""
+    """For a tile of queries, one tile of keys after another: only the scores of these two tiles are in memory."""
     t, d = Q.shape[2:]
     O = np.empty_like(Q)
     for first in range(0, t, TILE):

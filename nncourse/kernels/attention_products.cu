@@ -1,4 +1,4 @@
-// Products of tiles for the kernels `tiled` of attention.cu, which lists all; tiles.cu is compiled before this text.
+// Products of tiles for the kernels `tiled`; attention.cu lists all kernels. tiles.cu is compiled before this file.
 // A block of 4 warps computes a tile of 16 M x 16 M elements. Each thread has M x 2 M of them in registers: its rows are 4
 // apart, its columns 8 apart. So 8 threads share a row, and all rows of a warp are its own. Factors come from two tiles in
 // shared memory, `a` and `b`.
@@ -37,7 +37,7 @@ template <int M> __device__ void load(Row* tile, const float* matrix, int first,
             *(float4*)&tile[(threadIdx.x + e * THREADS) / (SIDE / 4)][threadIdx.x % (SIDE / 4) * 4] = fours[e];
     } else {
         int k = threadIdx.x % SIDE;
-#pragma unroll 1  // otherwise it takes registers from what matters
+#pragma unroll 1  // otherwise this loop takes registers from more important ones
         for (int i = threadIdx.x / SIDE; i < 16 * M; i += THREADS / SIDE)
             tile[i][k] = first + i < t && k0 + k < d ? matrix[(size_t)(first + i) * d + k0 + k] : 0.0f;
     }
@@ -164,7 +164,7 @@ __device__ void put(float (&sums)[M][8], float* matrix, int i, int apart, int c0
         }
 }
 
-// ---- Softmax of rows, whose 8 threads reach each other by shuffles.
+// ---- Softmax of rows. The 8 threads of a row exchange numbers by shuffles.
 
 __device__ float sum_of_row(float number) {
     for (int distance = 2; distance <= 8; distance *= 2) number += __shfl_xor_sync(0xffffffff, number, distance);
@@ -213,7 +213,7 @@ __device__ void exponentials(float (&s)[M][2 * M], float (&top)[M], float (&tota
     }
 }
 
-// The head of a block, and its first query: the last queries first, since with a mask they see the most keys.
+// The head of a block, and its first query. The last queries come first, since with a mask they see the most keys.
 __device__ int head_of_block(int heads) {
     return blockIdx.x % heads;
 }

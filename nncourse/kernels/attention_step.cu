@@ -2,15 +2,15 @@
 //   warp    a warp for each head; its lanes share the keys, then the columns of the result
 //   nncourse check attention_step --kernel warp    against the reference
 
-// A lane carries the largest score of its keys and the sum of their exponentials, and the lanes merge theirs in pairs.
-// Then the lanes turn to columns, 32 at a time, and hand each other the weights of 32 keys.
+// A lane keeps the largest score of its keys and the sum of their exponentials; then the lanes merge these in pairs.
+// After that the lanes compute columns, 32 at a time, and pass each other the weights of 32 keys.
 extern "C" __global__ void attention_step_warp(const float* q, const float* K, const float* V, float* o, int batch,
                                                int heads, int d, int most, int length) {
     const unsigned all = 0xffffffff;
     int head = blockIdx.x, lane = threadIdx.x;
     q += (size_t)head * d, o += (size_t)head * d, K += (size_t)head * most * d, V += (size_t)head * most * d;
     float root = sqrtf(d), top = -INFINITY, total = 0.0f;
-    for (int c0 = -32; c0 < d; c0 += 32) {  // the first time only for top and total
+    for (int c0 = -32; c0 < d; c0 += 32) {  // the first round is only for top and total
         float sum = 0.0f;
         for (int j0 = 0; j0 < length; j0 += 32) {
             float score = 0.0f;

@@ -1,6 +1,6 @@
-"""Attention of one new position, whose keys and values and those of all positions before it are kept.
+"""Attention of one new position to itself and all earlier positions, whose keys and values are kept.
 
-A network that continues a text asks for one more position at a time. Keys and values never change once they are
+A network that continues a text computes one more position at a time. Keys and values never change once they are
 computed, so they are kept in arrays with room for `most` positions, of which `length` are filled. Only the last
 position has a query.
 """

@@ -1,8 +1,8 @@
 // The kernels `tiled` of attention_forward and attention_backward: see attention.cu, which lists all kernels.
-// Their functions are in tiles.cu and attention_products.cu, which the compiler reads before this text. A block computes
-// 64 x 64 elements of P at a time, or 16 x 16 where there are no more.
+// Their functions are in tiles.cu and attention_products.cu, which the compiler reads before this file. A block
+// computes 64 x 64 elements of P at a time, or 16 x 16 if P has no more.
 
-// ---- forward: rows of P and O. P first holds the scores, but for those of the last tile, which stay in registers.
+// ---- forward: rows of P and O. P first holds the scores, except those of the last tile, which stay in registers.
 
 template <int M>
 __device__ void forward_rows(Row* a, Row* b, const float* Q, const float* K, const float* V, float* O, float* P,
@@ -57,10 +57,10 @@ extern "C" __global__ __launch_bounds__ (THREADS) void attention_forward_tiled(
         forward_rows<4>(a, b, Q + first, K + first, V + first, O + first, P + of_P, i0, t, d, causal);
 }
 
-// ---- backward: a block goes through all tiles of a head, twice for each row of tiles: the sums of its rows come first.
-// It adds up the gradients in global memory, which no other block touches. A tile of P with nothing but 0 adds nothing.
+// ---- backward: a block goes through all tiles of a head, twice through each row of tiles: first for the sums of rows.
+// It adds up the gradients in global memory, which no other block touches. A tile of P that is all 0 adds nothing.
 
-// A tile of P and, if not all of it is 0, of dP = D V^T; returns whether that is so.
+// A tile of P and, unless all of it is 0, of dP = D V^T. Returns false if all of P's tile is 0.
 template <int M>
 __device__ bool weights_of(float (&p)[M][2 * M], float (&dP)[M][2 * M], Row* a, Row* b, const float* P, const float* D, int i0,
                            const float* V, int j0, int t, int d) {

@@ -1,9 +1,9 @@
 // The four equations of backpropagation. D (batch, n_out) deltas, W (n_out, n_in) weights, A, S (batch, n_in).
 //   naive   a thread computes one element of the result
-//   tiled   hidden_delta and weight_gradient: a block shares what it reads, in shared memory, as dense_forward_tiled
+//   tiled   hidden_delta and weight_gradient: a block shares what it reads, in shared memory, as in dense_forward_tiled
 //   tree    bias_gradient: the threads of a block share the rows of eight columns
 //   nncourse check weight_gradient       against the reference
-//   nncourse time weight_gradient        beside this machine's limits
+//   nncourse time weight_gradient        against this machine's limits
 
 // (4a) D = G * S
 extern "C" __global__ void output_delta_naive(const float* G, const float* S, float* D, int n) {

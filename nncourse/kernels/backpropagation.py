@@ -1,7 +1,7 @@
 """The four equations of backpropagation, each as one operation on a whole batch.
 
-The deltas D are dC/dZ per sample; S = σ'(Z) are the derivatives of the activations. Only (4c) and (4d), which compute
-gradients from deltas, take the mean over the batch.
+The deltas D are dC/dZ of each sample; S = σ'(Z) are the derivatives of the activations. Only (4c) and (4d), which
+compute gradients from deltas, take the mean over the batch.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 //   atomic   confusion_matrix: a thread adds 1 for its sample
 //   naive    precision, recall, f1: a thread sums the column, the row, or both, of one class
 //   nncourse check confusion_matrix       against the reference
-//   nncourse time confusion_matrix        beside this machine's limits
+//   nncourse time confusion_matrix        against this machine's limits
 
 // M is zero before the launch. Two threads may add to the same element at the same time: atomicAdd serialises them.
 extern "C" __global__ void confusion_matrix_atomic(const int* labels, const int* predictions, int* M,

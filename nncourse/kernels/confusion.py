@@ -1,4 +1,4 @@
-"""The confusion matrix, whose element (i, j) counts samples of class i predicted as j; precision, recall and F1."""
+"""The confusion matrix, whose element (i, j) counts samples of class i predicted as j; and precision, recall and F1."""
 
 import numpy as np
 

@@ -2,11 +2,11 @@
 // bias. The kernels, from slow to fast:
 //   naive            a thread computes one pixel of Z
 //   shared           a block shares the piece of the image that its windows cover, in shared memory
-//   constant         the filters lie in constant memory; a thread computes a pixel for 8 filters
+//   constant         the filters are in constant memory; a thread computes a pixel for 8 filters
 // and, in convolution_tiles.cu:
-//   implicit_gemm    a matrix product, by the tiles of dense_tiles.cu; its second matrix is never made
+//   implicit_gemm    a matrix product, with the tiles of dense_tiles.cu; its second matrix is never stored
 //   nncourse check convolution_forward --kernel shared       against the reference
-//   nncourse time convolution_forward                        beside this machine's limits
+//   nncourse time convolution_forward                        against this machine's limits
 //
 // A (batch, c_in, h_in, w_in), W (c_out, c_in, k, k), b (c_out,), Z (batch, c_out, h_out, w_out); float32, row-major.
 
@@ -81,7 +81,7 @@ extern "C" __global__ void convolution_forward_shared(const float* A, const floa
 #define MOST_WEIGHTS 16384
 __constant__ float filters[MOST_WEIGHTS];  // the first elements of W
 
-// The kernel below, with its weights from constant memory or, where there are too many, from W.
+// The kernel below, with its weights from constant memory or, if there are too many, from W.
 template <bool CONSTANT> __device__ __forceinline__ void convolve(
     float (*piece)[SIDE], const float* A, const float* W, const float* b, float* Z, int c_in, int h_in, int w_in,
     int c_out, int k, int stride, int before, int h_out, int w_out) {

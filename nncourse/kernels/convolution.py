@@ -1,7 +1,7 @@
 """A convolutional layer: each neuron sees a small window of the image below it, and all windows share their weights.
 
 Images are A[s, c, row, column]: sample, channel, row, column. W[o, c] are the k × k weights of filter o for channel c.
-An image is padded with zeros: `before` rows and columns before the first, `after` behind the last. The filter is not
+An image is padded with zeros: `before` rows and columns before the first, `after` after the last. The filter is not
 flipped: this is a cross-correlation, which all libraries for neural networks call a convolution.
 """
 
@@ -15,8 +15,6 @@ from nncourse.kernels.dense import ON_TILES
 from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Budget, Limit, Mistakes, Trial, sizes_named
 
-# Elements of the copied windows that `numpy` and `cupy` hold at a time: 1 MB stays in a CPU's cache; a GPU needs large
-# matrices and few launches.
 _sizes = sizes_named("batch c_in h_in w_in c_out k stride before after")
 
 
@@ -62,7 +60,7 @@ EXCHANGED = "`before` and `after` are swapped: `before` is the padding above and
 
 
 def one_image(Z: Array, h_out: int) -> Array:
-    """The rows of each image that y = pixel / w_out picks, without % h_out, from images that go on below."""
+    """The wrong rows that y = pixel / w_out picks for each image without % h_out: it runs on into the next images."""
     images = np.arange(Z.shape[0] * Z.shape[1]).reshape(Z.shape[:2])
     rows = images[..., None] * h_out + np.arange(h_out)
     return np.take_along_axis(Z, rows[..., None], axis=2)
@@ -179,7 +177,7 @@ def loops(A: Array, W: Array, b: Array, stride: int, before: int, after: int) ->
 
 @convolution_forward.array_kernel
 def array(A: Array, W: Array, b: Array, stride: int, before: int, after: int) -> Array:
-    """The windows are copied into columns, by k² slices of the images; filters times columns is a matrix product.
+    """The windows are copied into columns, with k² slices of the images; filters times columns is a matrix product.
 
     The columns have about k² times as many elements as the images. So they are made for a few samples at a time, or for
     a few rows if one sample is too large.
@@ -190,7 +188,8 @@ def array(A: Array, W: Array, b: Array, stride: int, before: int, after: int) ->
     h_out, w_out = (h - k) // stride + 1, (w - k) // stride + 1
     Z = np.empty_like(A, shape=(batch, c_out, h_out, w_out))
     filters = W.reshape(c_out, c_in * k * k)
-    most = 1 << 18 if isinstance(A, np.ndarray) else 1 << 27  # elements of all columns at a time
+    # Elements of the columns at a time: 1 MB stays in a CPU's cache; a GPU needs large matrices and few launches.
+    most = 1 << 18 if isinstance(A, np.ndarray) else 1 << 27
     fitting = most // (c_in * k * k * w_out)  # rows of Z
     some, rows = min(max(fitting // h_out, 1), batch), min(max(fitting, 1), h_out)
     padded = np.zeros_like(A, shape=(some, c_in, h, w))
@@ -215,7 +214,7 @@ def fused(A: Array, W: Array, b: Array, stride: int, before: int, after: int) ->
     """One image at a time, which stays in the cache; long loops without tests, for SIMD instructions.
 
     The padded image is split by stride: `dealt[c, i, j]` has every stride-th row from row i on, and every stride-th
-    column from column j on. In it the pixels that one weight is multiplied by are adjacent.
+    column from column j on. In it the pixels that a weight is multiplied by are adjacent.
     """
     batch, c_in, h_in, w_in = A.shape
     c_out, k = W.shape[0], W.shape[3]

@@ -7,9 +7,9 @@
 //   tiles            a block computes 8 x 8 weights: 8 filters and 8 weights of each
 //   shared           a thread computes a pixel in 8 channels; the filters are in shared memory
 //   implicit_gemm    in convolution_weight_gradient_tiles.cu and convolution_input_gradient_tiles.cu: a product of two
-//                    matrices, one of which is never made
+//                    matrices, one of which is never stored
 //   nncourse check convolution_weight_gradient --kernel tree       against the reference
-//   nncourse time convolution_input_gradient                       beside this machine's limits
+//   nncourse time convolution_input_gradient                       against this machine's limits
 
 // ---- dW[o][c][i][j] = mean over s of the sum over y, x of D[s][o][y][x] * A[s][c][row][column]
 

@@ -1,4 +1,4 @@
-"""Backpropagation through a convolution: three gradients from the deltas D = dC/dZ.
+"""Backpropagation through a convolution: three gradients, all computed from the deltas D = dC/dZ.
 
 Images are (batch, channels, height, width). The gradients of weights and biases are means over the batch. The gradient
 with respect to the input is a sum, which the layer below multiplies by its slope.
@@ -121,7 +121,7 @@ def _mistakes_of_pixels(
 
 
 def _exchanged(sizes: Sizes) -> Sizes:
-    """Filters and channels exchanged: the sums run over filters here, over channels in the forward pass."""
+    """The sizes with filters and channels swapped: sums run over filters here, over channels in the forward pass."""
     return sizes | {"c_in": sizes["c_out"], "c_out": sizes["c_in"]}
 
 
@@ -314,7 +314,7 @@ def input_gradient_array(D: Array, W: Array, h_in: int, w_in: int, stride: int, 
 #
 # As in the forward pass an image is split by stride: the pixels that a weight is multiplied by are adjacent, in the
 # order of the deltas. The deltas are spread to rows as long as those of the image, with zeros at their ends, so that
-# one loop goes through all of them. Four filters share each pixel that is read; behind the last filter there are zeros.
+# one loop goes through all of them. Four filters share each pixel that is read; after the last filter there are zeros.
 
 f32 = np.float32
 

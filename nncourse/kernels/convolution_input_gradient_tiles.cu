@@ -1,7 +1,7 @@
 // convolution_input_gradient, continued from convolution_backpropagation.cu. The functions on tiles are in tiles.cu.
 //   implicit_gemm    a matrix product, as in convolution_tiles.cu
 //   nncourse check convolution_input_gradient --kernel implicit_gemm       against the reference
-//   nncourse time convolution_input_gradient                               beside this machine's limits
+//   nncourse time convolution_input_gradient                               against this machine's limits
 //
 // The first matrix has a row for each channel: the K = c_out k k weights through which it was read. The second has a
 // column for each pixel: the deltas that met it through these weights, 0 where none did.
@@ -12,8 +12,8 @@
 
 // A step along K is weight (i, j) of filter o. Which delta met a pixel through it? Counted with the padding, the
 // pixel's row is stride * y0 + rest. If i % stride is the same rest, it is the delta at y = y0 - i / stride; otherwise
-// there is none. All but y0 is the same for all pixels: the block has a table of it, to which each thread adds a place
-// every THREADS steps.
+// there is none. Everything except y0 is the same for all pixels. So the block has a table of it, to which each thread
+// adds a place every THREADS steps.
 struct alignas(16) Place {
     int rest, row, column, offset;  // rest: of i and j in one number; offset: the distance in D from (y0, x0)
 };

@@ -1,7 +1,7 @@
 // convolution_forward, continued from convolution.cu. The functions on tiles are in tiles.cu.
-//   implicit_gemm    a matrix product, by tiles as in dense_forward_double_buffered; its second matrix is never made
+//   implicit_gemm    a matrix product with tiles as in dense_forward_double_buffered; its second matrix is never stored
 //   nncourse check convolution_forward --kernel implicit_gemm       against the reference
-//   nncourse time convolution_forward                               beside this machine's limits
+//   nncourse time convolution_forward                               against this machine's limits
 //
 // The first matrix is W, in which a filter is a row of K = c_in k k weights. In the second a window is a column of K
 // pixels: k k times as many elements as A has. So the elements of a tile are gathered from A when they are needed.

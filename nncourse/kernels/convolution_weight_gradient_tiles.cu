@@ -1,7 +1,7 @@
 // convolution_weight_gradient, continued from convolution_backpropagation.cu. The functions on tiles are in tiles.cu.
 //   implicit_gemm    a matrix product, as in convolution_tiles.cu, whose long sums are split among blocks
 //   nncourse check convolution_weight_gradient --kernel implicit_gemm       against the reference
-//   nncourse time convolution_weight_gradient                               beside this machine's limits
+//   nncourse time convolution_weight_gradient                               against this machine's limits
 //
 // The first matrix has a row for each filter: the deltas of all pixels of all samples. The second has a column for each
 // weight of a filter: the pixels of A that these deltas met through it, gathered when they are needed. The product has
@@ -10,7 +10,7 @@
 #define DEPTH 16     // pixels for which a tile is loaded
 #define THREADS 128  // each computes 8 x 8 elements
 
-// Where the pixel that a weight meets lies, relative to the first pixel of the window; the offset is the distance in A.
+// The position of the pixel that a weight meets, relative to the window's first pixel; `offset` is the distance in A.
 struct alignas(16) Place {
     int row, column, offset;
 };
@@ -113,7 +113,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 3) void convolution_weight_grad
     add_up_part<64, 128>(D, A, parts, batch, c_out, c_in, h_in, w_in, k, stride, before, h_out, w_out, span);
 }
 
-// For many filters: fewer pixels of A are gathered, which is dearer than loading deltas.
+// For many filters: fewer pixels of A are gathered, since gathering costs more than loading deltas.
 extern "C" __global__ __launch_bounds__(THREADS, 3) void convolution_weight_gradient_part_128x64(
     const float* D, const float* A, float* parts, int batch, int c_out, int c_in, int h_in, int w_in, int k, int stride,
     int before, int h_out, int w_out, int span) {

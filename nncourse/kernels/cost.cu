@@ -1,12 +1,12 @@
 // Costs and their gradients. A, Z, Y, G (batch, n), one row per sample; C is one number, zero before the launch.
-// Of sequences: Z, D (batch, t, kinds), Y (batch, t) of int.
+// For sequences: Z, D (batch, t, kinds), Y (batch, t) of int.
 //   naive     gradients: a thread computes one element; token_delta: one position
 //   warp      token_delta: a warp computes one position
 //   atomic    all threads add to the same number, one after the other: simple but slow
 //   tree      half of the threads of a block add the numbers of the other half, then a quarter, then an eighth
 //   shuffle   the threads of a warp read each other's registers, without shared memory or barriers
 //   nncourse check mse --kernel tree       against the reference
-//   nncourse time mse                      beside this machine's limits
+//   nncourse time mse                      against this machine's limits
 
 // ---- three ways to add up numbers that are in different threads
 

@@ -14,7 +14,7 @@
 //   tensor_cores     a warp multiplies small matrices at once, of factors rounded to TF32
 // and, in dense_wgmma.cu, four for the tensor cores of Hopper GPUs.
 //   nncourse check dense_forward --kernel tiled       against the reference
-//   nncourse time dense_forward                       beside this machine's limits
+//   nncourse time dense_forward                       against this machine's limits
 //
 // A (batch, n_in), W (n_out, n_in), b (n_out,), Z (batch, n_out); all float32, row-major. The sums run over k, along
 // the rows of both A and W, so consecutive k are adjacent in memory.

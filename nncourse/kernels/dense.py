@@ -18,9 +18,9 @@ MOST_BLOCKS, EMULATED = 1024, 3  # blocks of `stream_k`: at most, and on the emu
 
 
 def of_other_rows(A: Array, W: Array) -> tuple[Array, Array]:
-    """The sums A Wᵀ of a kernel that takes the row of W, or of A, that another thread of its block needs.
+    """The sums A Wᵀ of a wrong kernel, which takes the row of W, or of A, that a different thread of its block needs.
 
-    The place in the block is exchanged: x for y in W_tile[y][k], or in A_tile[x][k].
+    It swaps the indices in the block: x for y in W_tile[y][k], or in A_tile[x][k].
     """
     i, j = np.ogrid[: len(A), : len(W)]
     rows, samples = j - j % TILE + i % TILE, i - i % TILE + j % TILE
@@ -59,7 +59,7 @@ Three = tuple[int, int, int]  # batch, n_in, n_out
 def _reads(most: str, by_a_thread: str, sizes: Three, more: Three, shared: str = "") -> Budget:
     """A and W are read at most this often, since a tile of each serves many elements of Z, and all threads fill it.
 
-    shared: the same for shared memory, if a number from there is to serve several sums.
+    shared: the same for shared memory, if each number read from there must serve several sums.
     """
     limits = [(Limit("reads", most, name), Limit("reads by a thread", by_a_thread, name)) for name in ("A", "W")]
     of_shared = (Limit("all shared reads", shared),) if shared else ()
@@ -117,8 +117,8 @@ def array(A: Array, W: Array, b: Array) -> Array:
 
 
 # block: threads in x, y. tile: neurons and samples that a block computes, if not one element of Z per thread.
-# On large matrices each kernel up to `double_buffered` is faster than those above it. On small ones, with 128 × 128
-# elements per block, most of the GPU would be idle: so networks use `tiled` by default.
+# On large matrices each kernel up to `double_buffered` is faster than those above it. On small ones, blocks of
+# 128 × 128 elements would leave most of the GPU idle: so networks use `tiled` by default.
 SOURCE = cuda_beside(__file__)
 dense_forward.cuda_kernel("naive", SOURCE, block=(32, 4))  # 32 samples, 128 neurons: 32 blocks, not 16
 dense_forward.cuda_kernel("coalesced", SOURCE, block=(32, 8), tile=(1, 8))
@@ -140,7 +140,7 @@ def _tiles(batch: int, n_out: int) -> int:
 
 
 def _blocks(sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """One block for each multiprocessor; fewer, if each tile is then divided into equal parts, or has too few steps."""
+    """One block per multiprocessor; fewer if that divides each tile into equal parts, or if steps are too few."""
     most = min(device.multiprocessors() if device.gpu_available() else EMULATED, MOST_BLOCKS)
     tiles = _tiles(sizes["batch"], sizes["n_out"])
     equal = most // tiles * tiles if tiles else 0

@@ -1,8 +1,8 @@
-"""An epoch of a dense network by SGD as one operation: every sample once, in the order given.
+"""An epoch of a dense network with SGD, as one operation: every sample once, in the order given.
 
-In a small network the call of an operation takes longer than its computation, so kernels of this one make no calls
-between steps. They work on one flat vector of all parameters: W and b of each layer in turn, row after row. They are in
-the package fused_epochs, with those for other networks and optimizers; train() takes them by its plans.
+In a small network calling an operation takes longer than computing it. So the kernels of this one make no calls between
+steps. They work on one flat vector of all parameters: W and b of each layer in turn, row after row. They are in the
+package fused_epochs, with those for other networks and optimizers; the plans of train() use them.
 """
 
 import functools
@@ -34,7 +34,7 @@ class DenseArchitecture:
 
     @classmethod
     def of(cls, network: Any) -> "DenseArchitecture":
-        """That of a Network of dense layers. Raises CourseError for another one."""
+        """The architecture of a Network of dense layers. Raises CourseError for any other network."""
         if not network.is_dense:
             raise CourseError(f"expected dense layers only, for dense_sgd_epoch; got {network.in_words}")
         return cls(network.sizes, network.activations, network.cost)

@@ -4,7 +4,7 @@
 // A block of 8 warps computes 128 x 256 elements, each warp 64 x 64 of them as 4 x 8 products on tensor cores. As in
 // double_buffered the next tile is loaded while one is multiplied; numbers are rounded once, on their way into a tile.
 // Rows of the tiles lie along k. A product takes 8 numbers of k, and a thread two of these, which may be any two: sums do
-// not depend on the order of k, if only it is the same in A and W. So a thread takes four adjacent numbers, read at once,
+// not depend on the order of k, as long as A and W share it. So a thread takes four adjacent numbers, read at once,
 // for two products; the 8 threads that shared memory serves at a time read 32 adjacent numbers.
 #define STEP 16
 #define TILE_ROWS 128

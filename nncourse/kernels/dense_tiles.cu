@@ -232,14 +232,14 @@ extern "C" __global__ __launch_bounds__ (128, 4) void dense_forward_small_tiles(
 #define ROWS 128
 #define COLUMNS 256
 
-// 70 tiles leave half of 132 multiprocessors with nothing to do, and 140 nearly all of them in the second round. Here
-// all blocks, one for each multiprocessor, get the same number of steps of 16 k, tile after tile (stream-K). Where a
-// block's share ends within a tile, the next block continues it. Blocks add their parts in Z, one at a time, in the
-// order in which they are done; the last one adds the biases.
+// With 70 tiles, half of 132 multiprocessors have nothing to do; with 140, nearly all have nothing to do in the second
+// round. Here all blocks, one for each multiprocessor, get the same number of steps of 16 k, tile by tile (stream-K).
+// If a block's share ends within a tile, the next block continues it. Blocks add their parts in Z, one at a time, in
+// the order in which they finish; the last one adds the biases.
 #define DEEP 16
 #define MOST_BLOCKS 1024
 
-// Of the tile that each block has begun and not completed: is a block adding its part, and how many steps are in?
+// For the tile that each block has begun but not completed: is a block adding its part, and how many steps are added?
 __device__ int adding[MOST_BLOCKS], added[MOST_BLOCKS];
 
 // Adds to a thread's sums what other blocks have put in Z. __ldcg() reads from the L2 cache, which all blocks share.

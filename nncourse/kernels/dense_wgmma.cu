@@ -3,12 +3,12 @@
 //   wgmma           a warpgroup, four warps, multiplies tiles straight from shared memory
 //   wgmma_buffered  the next tiles are loaded while these are multiplied
 //   tma             the copy engine loads them; no thread does
-//   tma_pipelined   a larger tile, four of them on the way, and a warp that does nothing but order the next
-// dense_wgmma.py launches them, on a GPU only. The text of tiles.cu and wgmma.cu comes before this one.
+//   tma_pipelined   a larger tile, four of them in flight, and a warp that only requests the next ones
+// dense_wgmma.py launches them, on a GPU only. The compiler reads tiles.cu and wgmma.cu before this file.
 #define ROWS 128
 #define COLUMNS 128  // of the first three
 
-// The first place in shared memory, after the counters, where a tile may begin.
+// The first address in shared memory, after the counters, at which a tile may begin.
 __device__ float* tiles_in(char* memory) {
     return (float*)(((size_t)memory + 1023) / 1024 * 1024);
 }
@@ -106,7 +106,7 @@ extern "C" __global__ __launch_bounds__(256, 2) void dense_forward_wgmma_buffere
     write_products(z, i0, j0, b, Z, batch, n_out);
 }
 
-// One thread orders both tiles of a step, and has their bytes counted. They are those number `stage` in shared memory.
+// One thread requests both tiles of a step, for stage number `stage` in shared memory, and has their bytes counted.
 template <int WIDTH>
 __device__ void order_tiles(float* A_tile, float* W_tile, int stage, const Map* A, const Map* W, Counter* loaded,
                             int k0, int i0, int j0) {
@@ -140,9 +140,9 @@ extern "C" __global__ __launch_bounds__(256) void dense_forward_tma(const __grid
     write_products(z, i0, j0, b, Z, batch, n_out);
 }
 
-// One block for each multiprocessor computes tiles of 128 x 256 in turn. Its last warp orders tiles up to four steps
-// ahead, those of the next product while this one is written. `loaded` counts their bytes, `used` the warpgroups that
-// are done with them.
+// One block for each multiprocessor computes tiles of 128 x 256 in turn. Its last warp requests tiles up to four steps
+// ahead, even those of the next product while this one is being written. `loaded` counts their bytes, `used` the
+// warpgroups that no longer need them.
 #define STAGES 4
 #define WIDE 256
 

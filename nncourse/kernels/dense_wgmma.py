@@ -1,7 +1,7 @@
-"""The kernels of dense_forward for the tensor cores of Hopper GPUs: the text is dense_wgmma.cu.
+"""The kernels of dense_forward for the tensor cores of Hopper GPUs; their CUDA C is in dense_wgmma.cu.
 
-They use instructions of these GPUs alone, which neither the emulator nor CuPy's compiler options know. So they are
-compiled here, they run on a GPU only, and there they are checked.
+They use instructions that only these GPUs have; neither the emulator nor CuPy's compiler options know them. So they are
+compiled here, and can be run and checked only on such a GPU.
 """
 
 import ctypes
@@ -24,12 +24,12 @@ from nncourse.kernels.operation import cuda_beside
 SOURCE = cuda_beside(__file__, before=(ON_TILES, cuda_beside(__file__, name="wgmma")))
 STEP, ROWS = 32, 128  # numbers of k in a tile, and its rows of A
 MAP = np.dtype([("bytes", "u1", (128,))])
-# Of cuda.h: a matrix of float32, tiles in the order "swizzle 128", fetched into the L2 cache by 128 bytes.
+# From cuda.h: a matrix of float32, tiles in the order "swizzle 128", fetched into the L2 cache 128 bytes at a time.
 FLOAT32, ROW_BY_ROW, SWIZZLE_128, L2_128, ZEROS = 7, 0, 3, 2, 0
 
 
 class Launch(NamedTuple):
-    """How a kernel is launched: threads of a block, columns of its tile, tiles in shared memory, and two questions."""
+    """How to launch a kernel: threads per block, columns of its tile, tiles in shared memory, and two choices."""
 
     threads: int
     columns: int
@@ -99,7 +99,7 @@ def _kernel(name: str, gpu: int) -> Any:
 
 
 def _by_fours(matrix: Array) -> Array:
-    """The matrix, or a copy, as the copy engine needs it: each row begins at a multiple of 16 bytes."""
+    """The matrix, or a copy, in the form that the copy engine needs: each row begins at a multiple of 16 bytes."""
     import cupy
 
     if (more := -matrix.shape[1] % 4) == 0:

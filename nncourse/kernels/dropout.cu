@@ -1,7 +1,7 @@
 // dropout: B = A / (1 - rate) where a random number u is at least rate, else 0. A, B (batch, n).
 //   naive   a thread computes one element: it uses one of its four random words; its neighbours compute all four again
 //   nncourse check dropout       against the reference
-//   nncourse time dropout        beside this machine's limits
+//   nncourse time dropout        against this machine's limits
 
 extern "C" __global__ void dropout_naive(const float* A, float rate, float* B, int batch, int n,
                                          int seed, int epoch, int first, int layer) {

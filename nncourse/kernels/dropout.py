@@ -1,12 +1,12 @@
 """Dropout: in each training step, some neurons of a layer are left out at random, and the others scaled up.
 
-The random numbers are those of Philox4x32-10 (Salmon et al., 2011), a function of a counter and a key, with no state.
+The random numbers come from Philox4x32-10 (Salmon et al., 2011), a function of a counter and a key, without any state.
 So a mask depends only on the seed, the epoch, the sample and the layer: every kernel computes the same one, in any
 order, and the backward pass computes it again instead of storing it.
 
-Unit j of row i gets u = (word >> 8) · 2⁻²⁴, compared with the rate in float32, where word is number j % 4 of the four
-words for the counter (j // 4, first + i, epoch, layer) and the key (seed, 0). `first` is the number, within the epoch,
-of the batch's first sample. The rate is at least 0 and below 1.
+Unit j of row i gets u = (word >> 8) · 2⁻²⁴, which is compared with the rate in float32. The word is number j % 4 of the
+four words for the counter (j // 4, first + i, epoch, layer) and the key (seed, 0). `first` is the index, within the
+epoch, of the batch's first sample. The rate is at least 0 and below 1.
 """
 
 import functools

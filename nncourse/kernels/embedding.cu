@@ -2,7 +2,7 @@
 //   naive    a thread computes one element; embedding_gradient: it looks at all tokens
 //   ballot   embedding_gradient: each lane of a warp looks at one token, and all add the rows of those that fit
 //   nncourse check embedding_gradient --kernel ballot    against the reference
-//   nncourse time embedding                              beside this machine's limits
+//   nncourse time embedding                              against this machine's limits
 
 extern "C" __global__ void embedding_naive(const int* tokens, const float* E, const float* P, float* A, int batch,
                                            int t, int kinds, int n) {

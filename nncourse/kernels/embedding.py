@@ -1,8 +1,8 @@
 """Embedding: each token, the number of its kind, is replaced by a row of n numbers; its position adds another row.
 
 tokens[s, i] is the kind at position i of sample s. E has a row for each kind, P one for each position. Looking up a row
-is what a product with a one-hot row would give. On the way back a row of E gets the deltas of all positions where its
-kind occurs: a kind that occurs twice in a sample adds twice.
+gives the same as a product with a one-hot row. In the backward pass a row of E gets the deltas of all positions where
+its kind occurs: a kind that occurs twice in a sample adds twice.
 """
 
 from typing import Any
@@ -141,7 +141,7 @@ def gradient_loops(tokens: Array, D: Array, kinds: int) -> Array:
 
 @embedding_gradient.array_kernel
 def gradient_array(tokens: Array, D: Array, kinds: int) -> Array:
-    """A product with one-hot columns adds what belongs to a kind, on a GPU too always in the same order."""
+    """A product with one-hot columns adds the deltas of each kind; the order is always the same, also on a GPU."""
     one_hot = np.arange(kinds, like=tokens, dtype=tokens.dtype)[:, None] == tokens.reshape(-1)
     dE = one_hot.astype(D.dtype) @ D.reshape(tokens.size, -1)
     dE /= len(D)

@@ -1,5 +1,5 @@
 // The kernel `tiled` of fused_attention: see attention.cu, which lists all kernels. Its functions are in tiles.cu and
-// attention_products.cu, which the compiler reads before this text.
+// attention_products.cu, which the compiler reads before this file.
 // A block takes 64 queries and goes through the keys, 64 at a time. Scores are in registers. Their exponentials
 // go to shared memory, in place of the queries, where they are a factor of the product with V.
 

@@ -1,8 +1,8 @@
-"""Compile with Numba on demand: importing it takes a second, and so does compiling a kernel.
+"""Compile with Numba on demand: importing Numba takes a second, and so does compiling a kernel.
 
-Compiled code is cached in a folder. The name of each file is a hash of all that the code depends on: the function,
-those that it calls, the numbers that it reads, the types of its arguments, Numba, and the processor. So no file is ever
-out of date, and all processes may share the folder.
+Compiled code is cached in a folder. The name of each file is a hash of everything that the code depends on: the
+function, those that it calls, the numbers that it reads, the types of its arguments, Numba, and the processor. So no
+file is ever out of date, and all processes may share the folder.
 """
 
 import contextlib
@@ -48,8 +48,8 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 def _named_after(made_of: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A copy of the function with a unique name.
 
-    Numba finds the constants of a compiled function by its name and a number that is unique within one process only.
-    Two functions of one name that two processes have compiled would use each other's constants.
+    Numba finds the constants of a compiled function by its name and a number that is unique only within one process.
+    Two functions of one name, compiled by two processes, would use each other's constants.
     """
     known = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     copy = FunctionType(*known)
@@ -120,7 +120,7 @@ class Kept:
 
 
 def made_from(function: Callable[..., Any], known: tuple[Callable[..., Any], ...] = ()) -> str:
-    """All that a function's compiled code depends on, as text: code, constants, globals, and the functions it calls.
+    """Everything that a function's compiled code depends on, as text: code, constants, globals, functions it calls.
 
     known: its callers, which are not described again.
     """

@@ -3,7 +3,7 @@
 //   warp     layernorm_forward, _backward: a warp shares one row, and adds up by shuffles
 //   shared   layernorm_gradients: a warp reads 8 neighbouring columns of 4 rows; the warps of a block take rows in turn
 //   nncourse check layernorm_forward --kernel warp       against the reference
-//   nncourse time layernorm_forward                      beside this machine's limits
+//   nncourse time layernorm_forward                      against this machine's limits
 
 // ---- naive
 
@@ -54,7 +54,7 @@ extern "C" __global__ void layernorm_gradients_naive(const float* D, const float
     dbeta[k] = sum / batch;
 }
 
-// ---- warp: lanes take the numbers of a row in turn. The sums are added in the same order always.
+// ---- warp: lanes take the numbers of a row in turn. The sums are always added in the same order.
 
 // The sum of all lanes' values, in every lane.
 __device__ float sum_of_warp(float value) {

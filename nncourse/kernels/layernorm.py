@@ -1,8 +1,8 @@
-"""Layer normalisation: each row of n numbers is moved to mean 0 and deviation 1, then scaled by γ and shifted by β.
+"""Layer normalisation: each row of n numbers is brought to mean 0 and deviation 1, then scaled by γ and shifted by β.
 
-A[s, t, k] is number k at place t of sample s; rows of numbers (batch, n) are samples with one place. Mean and variance
-of a row are over its n numbers, so no sample depends on another, and training computes what inference does.
-x̂ = (A − mean) scale with scale = 1 / √(variance + ε). The way back needs the mean and the scale of each row.
+A[s, t, k] is number k at position t of sample s; rows of numbers (batch, n) are samples with one position. The mean and
+the variance of a row are over its n numbers, so no sample depends on another, and training computes the same as
+inference. x̂ = (A − mean) scale, scale = 1 / √(variance + ε). The backward pass needs each row's mean and scale.
 """
 
 import math

@@ -2,7 +2,7 @@
 //   tree    neuron: the threads of one block stride over the inputs, then add their sums in a tree: see notebook 04
 //   naive   perceptron_update: a thread changes one weight
 //   nncourse check neuron       against the reference
-//   nncourse time neuron        beside this machine's limits
+//   nncourse time neuron        against this machine's limits
 
 // neuron: z = w x + b, one number from n inputs.
 #define THREADS 512

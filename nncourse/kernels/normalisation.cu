@@ -3,7 +3,7 @@
 //   pieces   batchnorm_forward, _relu, _shortcut_relu, _backward: a warp computes 256 neighbouring pixels of a channel
 //   tree     batchnorm_statistics, _gradients: the warps of a block share one channel
 //   nncourse check batchnorm_forward --kernel pieces       against the reference
-//   nncourse time batchnorm_statistics                     beside this machine's limits
+//   nncourse time batchnorm_statistics                     against this machine's limits
 
 __device__ float scale_of(float variance, float epsilon) { return 1.0f / sqrtf(variance + epsilon); }
 

@@ -4,8 +4,8 @@ Images are A[s, k, y, x]: sample, channel, row, column; rows of numbers (batch, 
 the variance of a channel are over all samples and pixels; the variance divides by their number.
 x̂ = (A − mean) / √(variance + ε).
 
-The sums are operations of their own, because several devices have to add theirs first. For inference, running means
-replace those of the batch.
+Statistics and gradients are separate operations, because several devices have to combine theirs first. In inference,
+running means replace those of the batch.
 """
 
 import math

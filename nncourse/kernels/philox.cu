@@ -1,5 +1,5 @@
 // Philox4x32-10: four random words from a counter of four words and a key of two. It has no state: any thread can
-// compute any random number. All texts that draw random numbers use it; `nncourse check dropout` checks it.
+// compute any random number. All kernels that draw random numbers use it; `nncourse check dropout` checks it.
 __device__ void philox(unsigned counter[4], unsigned key_0, unsigned key_1) {
     for (int round = 0; round < 10; round++) {
         unsigned high_0 = __umulhi(0xD2511F53u, counter[0]), low_0 = 0xD2511F53u * counter[0];

@@ -1,8 +1,8 @@
 // Pooling. A, G (batch, c, h_in, w_in) images, Z, places, D (batch, c, h_out, w_out). The images of all samples and
-// channels lie one behind the other: image = sample * c + channel.
+// channels follow one another: image = sample * c + channel.
 //   naive   forward, a thread takes one window, or one image; backward, one pixel of G
 //   nncourse check maxpool_forward       against the reference
-//   nncourse time maxpool_forward        beside this machine's limits
+//   nncourse time maxpool_forward        against this machine's limits
 
 // The search starts with a pixel of the window, not with 0: all pixels may be negative.
 extern "C" __global__ void maxpool_forward_naive(const float* A, float* Z, int* places,

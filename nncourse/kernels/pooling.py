@@ -49,8 +49,8 @@ def _flops(batch: int, c: int, h_out: int, w_out: int, size: int, **others: int)
 
 # ---- the largest number of each window
 #
-# The place of a pixel is row · w_in + column. Of equal numbers the first counts, row by row. NaN counts as larger than
-# all numbers, so that it is not lost. `padding` rows and columns around the image are in windows, but hold no numbers.
+# The place of a pixel is row · w_in + column. Of equal numbers the first wins, row by row. NaN counts as larger than
+# all numbers, so that it is not lost. Windows reach up to `padding` rows and columns past the image, without numbers.
 
 
 def _maxpool_truth(A: Array, size: int, stride: int, padding: int) -> tuple[Array, Array]:

@@ -2,7 +2,7 @@
 //   naive    a thread computes one element
 //   eights   a thread computes 8 elements and reads all 16 operands before it writes, so that the reads overlap
 //   nncourse check shortcut_sum       against the reference
-//   nncourse time shortcut_sum        beside this machine's limits
+//   nncourse time shortcut_sum        against this machine's limits
 
 // C = A + B
 extern "C" __global__ void shortcut_sum_naive(const float* A, const float* B, float* C, int n) {

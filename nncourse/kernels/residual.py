@@ -1,7 +1,7 @@
 """Shortcuts: the output of one or more layers is added to their input, so that a deep chain begins as the identity.
 
-A block of a ResNet ends with a sum and ReLU: A_above = max(0, body(A) + shortcut(A)). In backpropagation the deltas go
-through both, and the two results are added.
+A block of a ResNet ends with a sum and ReLU: A_above = max(0, body(A) + shortcut(A)). In the backward pass the deltas
+go through both the body and the shortcut, and the two results are added.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-// Products of small matrices on tensor cores, for the texts named ..._tensor_cores.cu. PTX, the GPU's assembly language,
-// has an instruction for them; CUDA C has none. The CPU emulator has a twin for each of the two functions.
+// Products of small matrices on tensor cores, for files named ..._tensor_cores.cu. PTX, the GPU's assembly language,
+// has an instruction for them; CUDA C has none. The CPU emulator has its own version of each of the two functions.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #error "tensor cores multiply TF32 on GPUs of compute capability 8.0 (Ampere) and later"
 #endif

@@ -1,5 +1,5 @@
-// Functions for kernels that multiply matrices by tiles: those of the texts named ..._tiles.cu, with which they are
-// checked. A tile lies in shared memory; each thread keeps the sums of several elements of the product in registers.
+// Functions for kernels that multiply matrices in tiles: those in the files named ..._tiles.cu, with which they are
+// checked. A tile is in shared memory; each thread keeps the sums of several elements of the product in registers.
 
 // sums[m][n] += a[m] w[n]. The loops must be unrolled so that sums, a and w are in registers, which cannot be indexed.
 template <int M, int N> __device__ void multiply(float (&sums)[M][N], const float (&a)[M], const float (&w)[N]) {
@@ -10,7 +10,7 @@ template <int M, int N> __device__ void multiply(float (&sums)[M][N], const floa
 }
 
 // ---- Elements are read four at a time, as a float4, whose address must be a multiple of 16. If the length of a row is
-// no multiple of 4, or the matrix does not begin at such an address, they are read one by one.
+// not a multiple of 4, or the matrix does not begin at such an address, they are read one by one.
 
 // Whether rows of n elements can be read and written four at a time.
 __device__ bool by_fours(const float* matrix, int n) {

@@ -1,7 +1,7 @@
 // Updates of parameters, in place.
 //   naive   a thread updates one parameter
 //   nncourse check sgd_update       against the reference
-//   nncourse time sgd_update        beside this machine's limits
+//   nncourse time sgd_update        against this machine's limits
 
 // sgd_update: W <- W - rate G
 extern "C" __global__ void sgd_update_naive(float* W, const float* G, float rate, int n) {

@@ -16,9 +16,9 @@ from nncourse.kernels.operation import Operation, cuda_beside
 from nncourse.kernels.trial import Mistakes, Trial
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # the usual ones for Adam
-BLOCK = 1 << 15  # numbers of each array that stay in a CPU's cache while a formula goes over them
+BLOCK = 1 << 15  # numbers of each array that stay in a CPU's cache while a formula is computed
 # M of a dead neuron decays for ever, and below 10⁻³⁸ each operation takes a hundred times as long. So numbers far below
-# TINY ε are rounded away: divided by ε or more, they move no parameter.
+# TINY ε are rounded away: divided by ε or more, they would move no parameter.
 TINY = 1e-20
 f32 = np.float32
 Number = float | np.float32
@@ -28,9 +28,9 @@ SOURCE = cuda_beside(__file__, f"BETA_1={BETA_1}f", f"BETA_2={BETA_2}f", f"EPSIL
 
 
 def in_blocks(operation: Operation) -> Callable[[Kernel], Kernel]:
-    """Decorator: the formula for arrays below is the kernel `cupy`, and `numpy` where it goes over a block at a time.
+    """Decorator: the formula for arrays below is the kernel `cupy` and, a block at a time, the kernel `numpy`.
 
-    Each operation of the formula then finds what the one before it has written in the cache.
+    Each operation of the formula then finds the results of the previous one in the cache.
     """
     count = sum(argument.any_shape for argument in operation.arguments)
     in_place = [operation.names.index(result.name) for result in operation.results]

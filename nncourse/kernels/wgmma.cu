@@ -1,23 +1,23 @@
 // Products of tiles in shared memory on Hopper's tensor cores, and copies of tiles by its copy engine, TMA: for
-// dense_wgmma.cu. CUDA C has neither, so here is the PTX that these kernels need; the CPU emulator has no twin of it.
+// dense_wgmma.cu. CUDA C has neither, so here is the PTX that these kernels need. The CPU emulator does not know it.
 
-// A tile in shared memory begins at a multiple of 1,024 bytes. Its rows are 32 numbers of k long, 128 bytes: all banks
-// once. The groups of four numbers of a row are exchanged, so that one group of eight rows lies in different banks:
-// group c of row i is at place c ^ i % 8. TMA and wgmma both know this order, "swizzle 128".
+// A tile in shared memory begins at a multiple of 1,024 bytes. Its rows have 32 numbers along k, 128 bytes: all banks
+// once. The groups of four numbers in a row are swapped, so that the same group of eight rows is in different banks:
+// group c of row i is at position c ^ i % 8. TMA and wgmma both know this order, "swizzle 128".
 #define STEP 32
 
 __device__ unsigned in_shared(const void* place) {
     return (unsigned)__cvta_generic_to_shared(place);
 }
 
-// What wgmma takes for a tile: its address, the distance of 1,024 bytes from eight rows to the next eight, and the
-// order. For the eight numbers of k that follow, 32 bytes further, add 2.
+// A tile's descriptor for wgmma: its address, the distance of 1,024 bytes from eight rows to the next eight, and the
+// order. For the next eight numbers along k, 32 bytes further, add 2.
 __device__ unsigned long long described(const float* tile) {
     return (in_shared(tile) >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
 // Z += A W^T for 64 rows of A and 128 or 256 of W, along 8 numbers of k, by the 128 threads of a warpgroup at once.
-// Factors are TF32: of the float32 in the tiles the last 13 bits are left out. The products are only begun. With
+// Factors are TF32: the last 13 bits of the float32 in the tiles are ignored. This only begins the products. With
 // g = lane / 4, t = lane % 4 and warp w of the group, z[4 n] and z[4 n + 1] are row 16 w + g of Z, columns 8 n + 2 t
 // and the next; z[4 n + 2] and z[4 n + 3] are the same columns of row 16 w + g + 8.
 #define FOUR(i) "+f"(z[i]), "+f"(z[i + 1]), "+f"(z[i + 2]), "+f"(z[i + 3])
@@ -50,22 +50,22 @@ __device__ __forceinline__ void multiply_tiles(float (&z)[128], unsigned long lo
 }
 #undef FOUR
 
-// Before the first product: the registers of the sums are complete.
+// Call it before the first product: it completes all earlier writes to the registers of the sums.
 __device__ __forceinline__ void before_products() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// Those begun since the last call are one batch.
+// The products begun since the last call form one batch.
 __device__ __forceinline__ void end_batch() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until all but the last BATCHES are done.
+// Waits until all batches except the last BATCHES are done.
 template <int BATCHES> __device__ __forceinline__ void wait_for_products() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(BATCHES) : "memory");
 }
 
-// What this thread has stored in shared memory is there for wgmma too, once the block has passed a barrier.
+// Makes this thread's writes to shared memory visible to wgmma, once the block has passed a barrier.
 __device__ void stored_for_wgmma() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -79,7 +79,7 @@ __device__ void make_counter(Counter* counter, int arrivals) {
                  ::"r"(in_shared(counter)), "r"(arrivals) : "memory");
 }
 
-// Arrives, with a promise that the copy engine brings so many bytes; or without one.
+// Arrives, and says how many bytes the copy engine will bring; or only arrives.
 __device__ void arrive_and_expect(Counter* counter, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(in_shared(counter)), "r"(bytes)
                  : "memory");
@@ -95,7 +95,7 @@ __device__ void wait_for(Counter* counter, int parity) {
                  ::"r"(in_shared(counter)), "r"(parity) : "memory");
 }
 
-// A matrix as the copy engine sees it: address, sizes, and how many rows a tile has. dense_wgmma.py describes it.
+// A matrix as the copy engine sees it: address, sizes, and the rows of a tile. dense_wgmma.py fills it in.
 struct alignas(64) Map {
     char bytes[128];
 };

@@ -1,7 +1,7 @@
 """Synchronous data-parallel training: every member of a group computes the gradient of some rows of each batch.
 
-The gradients are added over the group before the parameters move. So all members keep the same parameters, to rounding
-those of one device with whole batches.
+The gradients are added over the group before the parameters move. So all members keep the same parameters: up to
+rounding, those of one device that computes whole batches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +22,10 @@ from nncourse.model.optimizers import Optimizer
 class Together:
     """How a group shares each batch.
 
-    group: its members all call the same functions with the same arguments.
-    shares: of a batch, one number for each member; equal ones by default.
-    synchronise: layers with statistics of the batch compute them over the group, otherwise each member over its shard.
-    on_rows: is called with the number of rows that this member computes next.
+    group: the processes that train together; all of them call the same functions with the same arguments.
+    shares: each member's share of a batch, one number per member; by default they are equal.
+    synchronise: compute the statistics of a batch (batch normalisation) over the group, not over each member's rows.
+    on_rows: a function that is called with the number of rows that this member computes next.
     """
 
     group: Group = ALONE
@@ -35,7 +35,7 @@ class Together:
 
 
 def begin_alike(network: Network, group: Group) -> None:
-    """All members get the first one's parameters and running statistics."""
+    """Give all members the parameters and running statistics of the first."""
     for vector in (network.flat_parameters, network.flat_statistics):
         if vector.size:
             group.broadcast(vector)
@@ -48,7 +48,7 @@ def own_pieces(
     on_rows: Callable[[int], None] | None = None,
     shares: Sequence[float] | None = None,
 ) -> Iterator[slice]:
-    """This member's shard of `rows`, up to `at_once` at a time. `on_rows` is called with the number of each."""
+    """This member's shard of `rows`, in pieces of up to `at_once` rows. on_rows() is called with the rows of each."""
     own = shard(rows, group.rank, group.size, shares)
     for start in range(own.start, own.stop, at_once):
         piece = slice(start, min(start + at_once, own.stop))
@@ -70,10 +70,10 @@ def data_parallel_epoch(
     together: Together,
     alike: bool = False,
 ) -> None:
-    """One epoch of the samples X, Y in this order, which every member holds: a step for each batch of all members.
+    """One epoch over the samples X, Y in this order: all members, who all hold them, take a step for each batch.
 
-    At the end running statistics become the mean over the members. With `alike` members count alike, whatever their
-    rows: with unequal shares this is no longer the gradient of the batch.
+    At the end the running statistics become the mean over the members. With `alike` all members have the same weight,
+    however many rows they have; with unequal shares the sum is then no longer the gradient of the batch.
     """
     group, on_rows = together.group, together.on_rows
     parts = parts_of_epoch(len(order), batch_size, together, alike)
@@ -89,7 +89,7 @@ def data_parallel_epoch(
 class Part(NamedTuple):
     """A member's rows of a batch, counted from the epoch's first, and their weight: own rows / all rows of the batch.
 
-    `together`: layers with statistics of the batch add them over the group.
+    `together`: layers with statistics of the batch compute these over the group.
     """
 
     rows: slice
@@ -102,7 +102,7 @@ class Part(NamedTuple):
 
 
 def parts_of_epoch(rows: int, batch_size: int, together: Together = Together(), alike: bool = False) -> list[Part]:
-    """This member's part of each batch of an epoch of so many rows; see data_parallel_epoch() for `alike`."""
+    """This member's part of each batch in an epoch of `rows` rows; see data_parallel_epoch() for `alike`."""
     group, shares, synchronise = together.group, together.shares, together.synchronise
     parts = []
     for start in range(0, rows, batch_size):
@@ -133,7 +133,7 @@ def shared_step(
 
 
 def mean_statistics(network: Network, group: Group, parts: Sequence[Part]) -> None:
-    """The end of an epoch of these parts: running statistics become the mean over the members, weighted as they are."""
+    """End an epoch of these parts: the running statistics become the mean over the members, with the parts' weights."""
     if network.statistics:
         network.flat_statistics *= np.float32(sum(part.weight for part in parts) / len(parts))
         group.all_reduce(network.flat_statistics)

@@ -1,8 +1,8 @@
 """Model files: .npz (no pickle), and the text form that the handout's C program writes and reads.
 
-An .npz holds `parameters`, the network's flat vector; `statistics`, if layers have some; `state_…`, vectors that the
-optimizer remembers; and `about`, a line of JSON with the rest. Files of version 0.2, which are read too, call the
-optimizer `update`.
+An .npz holds `parameters`, the network's flat vector; `statistics`, if layers have some; `state_…`, the vectors that
+the optimizer remembers; and `about`, a line of JSON with everything else. Files of version 0.2, in which the optimizer
+is called `update`, can be read too.
 
 The text form is for dense networks: number of layers; sizes; for each layer a line of biases; a line of weights for
 each neuron, layer by layer. One more line, which the C program ignores, has the same JSON.
@@ -33,7 +33,7 @@ VECTOR, STATISTICS, STATE = "parameters", "statistics", "state_"  # names in an 
 
 @dataclass
 class Model:
-    """A network, the scaling of its inputs, its class names, its provenance, and its optimizer with its state."""
+    """A network, the scaling of its inputs, its class names, provenance, optimizer and the optimizer's state."""
 
     network: Network
     scaling: Scaling | None = None
@@ -47,7 +47,7 @@ class Model:
 
 
 def save(model: Model, path: str | Path) -> None:
-    """Write a model: .npz by that ending, else the C program's text. The file is written atomically."""
+    """Write a model atomically: .npz by its ending, otherwise the C program's text, if it fits (else CourseError)."""
     path = Path(path)
     refuse_text_form(model.network, model.optimizer, path)
     write = _write_npz if path.suffix == ".npz" else _write_text
@@ -68,7 +68,7 @@ def refuse_text_form(network: Network, optimizer: Optimizer, path: Path) -> None
 
 @np.errstate(over="ignore")  # weights beyond float32 are refused as infinite
 def load(path: str | Path) -> Model:
-    """Read a model in either form. Raises CourseError for a file that is not a complete model."""
+    """Read a model in either form. Raises CourseError for a file that is not a complete, undamaged model."""
     path = Path(path)
     if not os.path.isfile(path):
         raise CourseError(f"{path}: expected a model file, found {'a folder' if os.path.isdir(path) else 'nothing'}")
@@ -86,11 +86,11 @@ def load(path: str | Path) -> Model:
         raise CourseError(f"{path}: {wanted}: name another file, or train it again") from error
 
 
-# ---- what both forms hold
+# ---- the contents of both forms
 
 
 def _description(model: Model) -> str:
-    """All but the arrays, as one line of JSON, which keeps floats exactly."""
+    """Everything except the arrays, as one line of JSON, which keeps floats exactly."""
     network = model.network
     about = {
         "layers": [layer.describe() for layer in network.layers],
@@ -195,7 +195,7 @@ def _read_text(path: Path) -> Model:
     ends = list(itertools.accumulate(map(math.prod, shapes)))
     if len(numbers) != ends[-1] or not text.endswith("\n"):  # the last number may have lost digits
         wanted = f"{ends[-1]} biases and weights, and the end of the line"
-        raise CourseError(f"expected {wanted}; got {len(numbers)}: the file is truncated, or no model")
+        raise CourseError(f"expected {wanted}; got {len(numbers)}: the file is truncated, or not a model")
     arrays = [part.reshape(shape) for part, shape in zip(np.split(numbers, ends[:-1]), shapes, strict=True)]
     biases, weights = arrays[: len(sizes) - 1], arrays[len(sizes) - 1 :]
     # The C program writes no description: all its layers are sigmoid.

@@ -1,6 +1,6 @@
-"""Generation: a network of sequences continues them, token by token.
+"""Generation: a network continues sequences, token by token.
 
-Each new token is one more position. What attention needs of the positions before it, their keys and values, is kept, so
+Each new token is one more position. Attention needs the keys and values of all earlier positions; these are kept, so
 that nothing is computed twice.
 """
 
@@ -19,14 +19,14 @@ from nncourse.model.sequence_layers import Embedding, SelfAttention
 def generate(
     network: Network, tokens: Array, backend: Calls, count: int, temperature: float = 0.0, seed: int = 0
 ) -> np.ndarray:
-    """The sequences `tokens` (batch, length), or one of them (length,), continued by `count` tokens: whole numbers.
+    """The sequences `tokens` (batch, length), or a single one (length,), continued by `count` tokens; int32.
 
-    network: its attention is causal, its cost token_cross_entropy. It sees as many of the last tokens as it takes. As
-        long as these are all, each step computes the new position alone; after that a step computes the whole window.
-    temperature: 0 takes the most probable token; otherwise it is drawn with probabilities p^(1 / temperature).
-    seed: of what is drawn.
+    network: must have causal attention and the cost token_cross_entropy. It sees a window of the last t tokens. As long
+        as these are all tokens, a step computes only the new position; after that it computes the whole window.
+    temperature: 0 takes the most probable token; otherwise tokens are drawn in proportion to p^(1 / temperature).
+    seed: seed of the draws.
 
-    Raises CourseError for another network, and for tokens that it does not know.
+    Raises CourseError for a network of a different kind, and for tokens that it does not know.
 
     >>> network = make_network("tokens4x3,embed8,block2x16,3", cost="token_cross_entropy")
     >>> generate(network, [0, 2], choose("numpy"), count=5).shape
@@ -62,7 +62,7 @@ def generate(
 
 
 def positioned(layers: Sequence[Layer], most: int) -> list[Layer]:
-    """The layers for one position of at most `most` after another: each forward pass takes the next one, (batch, 1)."""
+    """The layers, made to compute one position at a time, at most `most`: a forward pass takes the next, (batch, 1)."""
     found: list[Layer] = []
     for layer in layers:
         if isinstance(layer, LayerSequence):

@@ -1,4 +1,4 @@
-"""Layers for images, (batch, channels, height, width), and layers between them and dense layers."""
+"""Layers for images, (batch, channels, height, width), and layers that lead from images to dense layers."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from nncourse.model.registry import IMAGE, N, Shape, whole, zeros
 MOST_COUNTED = 1 << 31  # seeds and epochs of dropout are taken modulo this: its counters have 32 bits
 
 
-S, P = r"s\d{1,9}", r"p\d{1,9}"  # a stride and a padding in a word
+S, P = r"s\d{1,9}", r"p\d{1,9}"  # a stride and a padding, in a word
 
 
 def _of_conv(found: re.Match[str]) -> tuple[float, ...]:
@@ -43,7 +43,7 @@ def _options(text: str) -> dict[str, tuple[int, ...]]:
     options: dict[str, tuple[int, ...]] = {}
     for name, first, second in re.findall(r"(same|s|p)(?:(\d+)(?:\+(\d+))?)?", text):
         if name in options or {name, *options} >= {"same", "p"}:
-            raise CourseError("expected each of s and p once at most, and same or p")
+            raise CourseError("expected s and p at most once each, and not both same and p")
         options[name] = (int(first or 0), int(second or first or 0))
     return options
 
@@ -59,7 +59,7 @@ def _pool_spelling(word: str, size: int, stride: int) -> str:
 
 
 def _same(k: int) -> tuple[int, int]:
-    """Zeros before and after the image with which filters of k x k and stride 1 keep its size."""
+    """The zeros before and after the image with which filters of k x k and stride 1 keep its size."""
     return (k - 1) // 2, k // 2
 
 
@@ -78,8 +78,8 @@ def _same(k: int) -> tuple[int, int]:
 class Convolution(WithWeights):
     """Filters that move over an image, each over all of its channels. W (c_out, c_in, k, k), b (c_out,), float32.
 
-    `before` and `after` are rows and columns of zeros before and after the image. If a batch normalisation follows,
-    biases have no effect: then b may be None, and the activation "".
+    `before` and `after` count the rows and columns of zeros before and after the image. If a batch normalisation
+    follows, biases have no effect: b may be None, and the activation is "". The equation is in kernels/convolution.py.
     """
 
     sizes = "c_out", "k", "stride", "before", "after"
@@ -159,7 +159,7 @@ class Convolution(WithWeights):
 class WithoutParameters(WithoutStatistics):
     """What layers without parameters and activation have in common. Each adds gradient_below().
 
-    `sizes` are the arguments of the class, and attributes: whole numbers that describe the layer.
+    `sizes` names whole numbers that describe the layer: arguments of the class, and attributes.
     """
 
     activation = ""
@@ -211,7 +211,7 @@ class MaxPool(WithoutParameters):
 
     @property
     def is_side_by_side(self) -> bool:
-        """True where the windows neither overlap nor leave gaps, and there is no padding."""
+        """True if the windows neither overlap nor leave gaps, and there is no padding."""
         return self.stride == self.size and not self.padding
 
     def shape_after(self, shape: Shape) -> Shape:
@@ -219,12 +219,12 @@ class MaxPool(WithoutParameters):
         return (shape[0], *_places(shape, self.size, self.stride, 2 * self.padding, "windows"))
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """The maxima; `kept`: their places in the image."""
+        """The maxima; `kept`: their positions in the image."""
         A, places = backend.maxpool_forward(A_below, self.size, self.stride, self.padding)
         return Forward(A, kept=places)
 
     def gradient_below(self, D: Array, here: Forward, A_below: Array, backend: Calls) -> Array:
-        """D goes to the place of the maximum."""
+        """D goes to the position of the maximum."""
         height, width = A_below.shape[2:]
         return backend.maxpool_backward(D, here.kept, height, width, self.size, self.stride, self.padding)
 
@@ -266,7 +266,7 @@ class AveragePool(WithoutParameters):
         return Forward(backend.averagepool_forward(A_below, self.size, self.stride))
 
     def gradient_below(self, D: Array, here: Forward, A_below: Array, backend: Calls) -> Array:
-        """D goes in equal parts to the window's numbers."""
+        """D is shared equally by the window's numbers."""
         height, width = A_below.shape[2:]
         return backend.averagepool_backward(D, height, width, self.size, self.stride)
 
@@ -276,7 +276,7 @@ class AveragePool(WithoutParameters):
 
 @registry.layer("globalpool", label="globalpool", word="globalpool", wanted="globalpool, without numbers", after=IMAGE)
 class GlobalAveragePool(WithoutParameters):
-    """The mean of each channel: an image of any size becomes a row of numbers, one a channel."""
+    """The mean of each channel: an image of any size becomes a row of numbers, one per channel."""
 
     def shape_after(self, shape: Shape) -> Shape:
         _refuse_other_than_images(shape, "a global average-pool")
@@ -286,7 +286,7 @@ class GlobalAveragePool(WithoutParameters):
         return Forward(backend.globalpool_forward(A_below))
 
     def gradient_below(self, D: Array, here: Forward, A_below: Array, backend: Calls) -> Array:
-        """D goes in equal parts to all pixels."""
+        """D is shared equally by all pixels."""
         return backend.globalpool_backward(D, *A_below.shape[2:])
 
     def __repr__(self) -> str:
@@ -317,9 +317,9 @@ class Flatten(WithoutParameters):
     spelling=lambda rate: f"dropout{rate:g}",
 )
 class Dropout(WithoutParameters):
-    """In training, drops each number with probability `rate`, and divides the others by 1 − rate.
+    """In training, sets each number to 0 with probability `rate`, and divides the others by 1 − rate.
 
-    What is dropped depends only on the position and the sample's row. It is computed twice, not stored.
+    The choice depends only on the position and the sample's row. It is computed twice, not stored.
     """
 
     sizes = ("rate",)

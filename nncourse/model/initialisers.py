@@ -24,7 +24,7 @@ def he(rng: np.random.Generator, shape: Shape, fan_in: int, fan_out: int) -> Arr
 
 
 def normal(rng: np.random.Generator, shape: Shape, fan_in: int, fan_out: int) -> Arrays:
-    """Weights and biases from the standard normal distribution, as at first in Nielsen's book."""
+    """Weights and biases from the standard normal distribution, as Nielsen's book begins."""
     return rng.normal(size=shape), rng.normal(size=shape[0])
 
 
@@ -37,12 +37,12 @@ INITIALISERS: dict[str, Initialiser] = {"xavier": xavier, "he": he, "normal": no
 
 
 def initialised(layer: Layer, name: str, rng: np.random.Generator) -> Layer:
-    """The layer with its first parameters, as the layer itself chooses them: begun() in layers.py.
+    """The layer with initial parameters, which the layer itself chooses: see begun() in layers.py.
 
-    layer: the arrays of a dense layer or a convolution give the shapes only; they begin with W and b from the
-        initialiser. A batch normalisation begins with gamma 1 and beta 0. The layers of a block begin one by one.
+    layer: a dense layer or a convolution gives only the shapes; W and b come from the initialiser. A batch
+        normalisation begins with gamma 1 and beta 0, a block with the initial parameters of each of its layers.
     name: "xavier", "he", "normal" or "uniform".
-    rng: NumPy's generator, which is drawn from.
+    rng: NumPy's random generator; drawing from it changes it.
 
     Raises CourseError for an unknown name.
 

@@ -1,4 +1,4 @@
-"""Layer normalisation: each row of numbers has its own mean and variance, in training and outside of it."""
+"""Layer normalisation: each row of numbers has its own mean and variance, in training and in inference."""
 
 from collections.abc import Sequence
 from math import prod
@@ -22,9 +22,9 @@ EPSILON = 1e-5  # added to a variance
     below=lambda shape: {"n": shape[-1]},
 )
 class LayerNorm(WithoutStatistics):
-    """Moves the numbers along the last axis to mean 0 and deviation 1, then scales by gamma and shifts by beta (n,).
+    """Normalises the numbers along the last axis to mean 0 and deviation 1; then Z = gamma x̂ + beta, both (n,).
 
-    Samples may have any number of axes: (n,), or (places, n) for a sequence.
+    Samples may have any number of axes: (n,), or (positions, n) for a sequence. (Ba, Kiros and Hinton, 2016)
     """
 
     activation = ""

@@ -1,7 +1,7 @@
-"""Layers: what a network is made of. A layer knows no kernels; it is given a backend.
+"""Layers, the parts of a network. A layer knows no kernels: it calls those of the backend that it is given.
 
-Forward, a layer computes activations A from inputs A_below. Backward, it computes the gradients of its parameters and
-the deltas of the layer below from its own deltas D = dC/dZ. Arrays hold one sample per row: (batch, …).
+In the forward pass a layer computes activations A from inputs A_below. In the backward pass it computes the gradients
+of its parameters, and the deltas below, from its own deltas D = dC/dZ. Arrays have one sample per row: (batch, …).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +19,10 @@ from nncourse.model.registry import N, Shape, rebuilt, words_of, zeros
 
 
 class Forward(NamedTuple):
-    """What a layer computes in the forward pass and needs in the backward pass.
+    """A layer's results of the forward pass, which its backward pass needs.
 
-    A are its activations, Z the weighted sums (None in a layer without an activation); `kept` is whatever else the
-    layer needs: the places of the maxima, a mask, batch statistics.
+    A are the activations, Z the weighted sums (None in a layer without an activation). `kept` is anything else that the
+    layer needs: the positions of the maxima, a mask, batch statistics.
     """
 
     A: Array
@@ -31,13 +31,13 @@ class Forward(NamedTuple):
 
 
 class StepPosition(NamedTuple):
-    """Where training stands: its seed, the epoch, and the number, within the epoch, of the batch's first sample.
+    """How far training is: its seed, the epoch, and the index, within the epoch, of the batch's first sample.
 
-    `layer` is the number of the layer that gets the position. What a layer draws at random depends on these numbers
-    and the sample's row in the batch only. So training that is resumed, or uses smaller batches, draws the same.
+    `layer` is the number of the layer that gets the position. Random numbers in a layer depend only on these numbers
+    and on the sample's row in the batch. So they stay the same if training is resumed, or uses smaller batches.
 
     `group` is given if this member has only some rows of the batch, and layers with statistics of the batch, such as
-    batch normalisation, should add them over the group. All members then call the same layers in the same order.
+    batch normalisation, should compute them over the group. All members then call the same layers in the same order.
     """
 
     seed: int = 0
@@ -48,31 +48,31 @@ class StepPosition(NamedTuple):
 
 
 class Layer(Protocol):
-    """What a network asks of a layer. Dense is one.
+    """The interface of a layer. Dense is an example.
 
-    A class may have more members. `initial` is what begun() calls. `sizes` are the names, in describe(), of the numbers
-    of its word. `takes_activation = True` says that make_network gives it one of its activations,
-    `takes_over_activation` that this is the one of the layer below; `draws`, that it draws random numbers in training.
-    `brief` is a short name for tables.
+    A class may have more members. begun() calls `initial`. `sizes` names the numbers of the layer's word as describe()
+    does. `takes_activation = True` says that make_network gives the layer an activation, `takes_over_activation` that
+    it is that of the layer below, and `draws` that the layer draws random numbers in training. `brief` is a short name
+    for tables.
     """
 
     @property
     def activation(self) -> str:
-        """The name of its activation, "" if it has none: then Z is A, and D is dC/dA.
+        """The name of the activation; "" for none: then Z is A, and D is dC/dA.
 
-        D is dC/dA too if slope() is None: then backward() applies the slope itself.
+        If slope() is None, D is dC/dA too, and backward() applies the slope itself.
         """
 
     @property
     def parameters(self) -> tuple[Array, ...]:
-        """The arrays that training changes; views into the network's flat vector once the layer is in a network."""
+        """The arrays that training changes. In a network they are views into its flat vector."""
 
     def with_parameters(self, parameters: Sequence[Array]) -> "Layer":
         """The same layer with other arrays of the same shapes."""
 
     @property
     def statistics(self) -> tuple[Array, ...]:
-        """Arrays that the layer itself changes in training, without a gradient; () in most layers."""
+        """The arrays that the layer itself changes in training, without a gradient; () in most layers."""
 
     def with_statistics(self, statistics: Sequence[Array]) -> "Layer":
         """The same layer with other arrays of statistics."""
@@ -81,7 +81,7 @@ class Layer(Protocol):
         """The shape of one sample after the layer. Raises CourseError if the layer does not fit samples of `shape`."""
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """`training` is None outside training; dropout, for instance, then does nothing."""
+        """The layer's results. Outside training `training` is None; dropout, for instance, then does nothing."""
 
     def slope(self, Z: Array | None, backend: Calls) -> Array | None:
         """S = σ'(Z); None in a layer without an activation."""
@@ -108,9 +108,9 @@ Initialiser = Callable[[np.random.Generator, Shape, int, int], tuple[np.ndarray,
 
 
 def begun(layer: Layer, rng: np.random.Generator, initialiser: Initialiser) -> Layer:
-    """The layer with its first parameters: what its `initial(rng, initialiser)` returns, or without that its own.
+    """The layer with initial parameters: from its `initial(rng, initialiser)` if it has that, otherwise its own.
 
-    They are made float32, as kernels want them. Raises CourseError if initial() changes their shapes.
+    They are converted to float32, which kernels need. Raises CourseError if initial() changes their shapes.
     """
     begins: Layer = layer.initial(rng, initialiser) if hasattr(layer, "initial") else layer
     arrays = [np.asarray(array, np.float32) for array in begins.parameters]
@@ -140,7 +140,7 @@ class WithoutStatistics:
 
 
 class WithWeights(WithoutStatistics):
-    """What layers with weights W and perhaps biases b have in common. Values are copied into the network's arrays."""
+    """What layers with weights W and perhaps biases b have in common. Assigning W or b copies the numbers."""
 
     parameters: tuple[Array, ...]
 
@@ -150,7 +150,7 @@ class WithWeights(WithoutStatistics):
     def initial(self, rng: np.random.Generator, initialiser: Initialiser) -> Any:
         """W (n_out, n_in, …) and b (n_out,) from the initialiser; `…` are the rows and columns of a filter.
 
-        What has no n_in, such as a factor for each number, and parameters after b begin with their own values.
+        A layer without n_in, such as one with a factor for each number, keeps its values, and so do parameters after b.
         """
         if self.W.ndim < 2:
             return self
@@ -186,9 +186,9 @@ class WithWeights(WithoutStatistics):
     bare={"activation": "identity"},
 )
 class Dense(WithWeights):
-    """A layer in which every neuron sees every input. W (n_out, n_in), b (n_out,), float32.
+    """A layer in which every neuron sees every input, equation (1): Z = A Wᵀ + b. W (n_out, n_in), b (n_out,), float32.
 
-    In a sequence, samples (t, n_in), it computes each position by itself: the batch then has t rows for each sample.
+    For sequences, samples (t, n_in), it computes each position by itself: the batch then has t rows per sample.
     """
 
     sizes = ("n_out",)
@@ -255,8 +255,8 @@ class Dense(WithWeights):
 class LayerSequence:
     """Layers one after the other, which together are a layer again.
 
-    `draws` is True if one of them has `draws`, that is, draws random numbers in training. Each layer is then given the
-    position with its own number.
+    `draws` is True if one of them draws random numbers in training. Each layer is then given the position with its own
+    number.
     """
 
     def __init__(self, layers: Sequence[Layer]):
@@ -284,7 +284,7 @@ class LayerSequence:
         return self.of_layers(distributed(self.layers, parameters))
 
     def initial(self, rng: np.random.Generator, initialiser: Initialiser) -> "LayerSequence":
-        """Each layer begins by itself, from the first to the last."""
+        """Each layer gets its own initial parameters, from the first to the last."""
         return self.of_layers([begun(layer, rng, initialiser) for layer in self.layers])
 
     @property
@@ -300,7 +300,7 @@ class LayerSequence:
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """The last layer's A and Z; `kept` has what each layer's forward() returned."""
+        """The last layer's A and Z; `kept` is a list of the results of each layer's forward()."""
         passes, A, Z = [], A_below, None
         for layer, before in zip(self.layers, self._before, strict=True):
             own = training._replace(layer=training.layer + before) if training and self.draws else training

@@ -1,8 +1,8 @@
-"""Samples on their way to the device: all at once, or each batch while the one before is in use.
+"""Send samples to the device: all at once, or each batch while the previous one is in use.
 
-Sent at once, all samples are on the device. Kept by the host, only batches are: two, and one in transit, whatever the
-number of samples. Samples of whole numbers from 0 to 255 travel as bytes, a quarter of float32, and are divided by 255
-on the device.
+If the samples are sent at once, the device holds all of them. If the host keeps them, the device holds only batches:
+two, and one in transit, whatever the number of samples. Samples of whole numbers from 0 to 255 are sent as bytes, a
+quarter of float32, and divided by 255 on the device.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ AHEAD = 3  # batches on the GPU: one in use, one ready, one being written
 
 
 class HostSamples:
-    """Samples that stay in the host's memory; requested rows come to the device as float32.
+    """Samples that stay in the host's memory; requested rows are sent to the device as float32.
 
     `images` (n, …) are float32, or uint8 for numbers from 0 to 1 in steps of 1/255.
     """
@@ -68,7 +68,7 @@ def in_pieces(X: Array | HostSamples, Y: Array, order: Array, size: int) -> Iter
 
 
 def in_order(X: Array, order: Array) -> Array:
-    """X[order] of float32 rows, four or two numbers at a time if they lie so: CuPy computes a place for each move."""
+    """X[order] for float32 rows; moves four or two numbers at once if aligned: CuPy computes an index per move."""
     numbers = prod(X.shape[1:])
     for four_or_two in (np.complex128, np.complex64):
         count = np.dtype(four_or_two).itemsize // X.itemsize
@@ -109,8 +109,8 @@ def _on_host(rows: Any) -> Any:
 class _Prefetched:
     """Batches on their way to a GPU, through pinned memory, on a stream of their own.
 
-    There are AHEAD places. Before the stream writes to one, it waits for the kernels that read it. Before the CPU
-    writes to pinned memory, it waits until that has been copied.
+    There are AHEAD buffers. Before the stream writes to one, it waits for the kernels that read it. Before the CPU
+    writes to a pinned buffer, it waits until its contents have been copied.
     """
 
     def __init__(self, images: np.ndarray):

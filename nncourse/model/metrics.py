@@ -16,9 +16,9 @@ from nncourse.model.network import Network
 def confusion(
     network: Network, X: Array, Y: Array, backend: Calls, group: Group = ALONE, threads: int | None = None
 ) -> np.ndarray:
-    """The confusion matrix of a network on samples X with targets Y, counted by the backend's kernel.
+    """The confusion matrix (classes, classes) int64 of a network, for samples X (n, …) with targets Y (n, n_out).
 
-    Every member of a group counts its own rows and gets the sum.
+    The backend's kernel counts the pairs. Every member of a group counts its own rows and gets the sum.
     """
     classes = max(2, network.sizes[-1])
     own = shard(len(X), group.rank, group.size)
@@ -33,11 +33,11 @@ def confusion(
 def tokens_right(
     network: Network, X: Array, Y: Array, backend: Calls, group: Group = ALONE, threads: int | None = None
 ) -> tuple[float, float]:
-    """The share of the tokens that count, and of samples with all of them, that a network of sequences gets right.
+    """The share of counted tokens that a network predicts correctly, and the share of samples without a mistake.
 
-    At each position the network sees the right tokens before it. Greedy generation, which goes on with the network's
-    own tokens, gets a sample entirely right if and only if all of them are right here: up to its first mistake it sees
-    the same tokens. Every member of a group computes its own rows and gets the shares of all.
+    X and Y are (n, t); a target of −1 does not count. At each position the network sees the correct tokens before it.
+    Greedy generation continues from the network's own tokens. It gets the same samples entirely right, since it sees
+    the same tokens up to its first mistake. Every member of a group computes its own rows and gets the shares of all.
     """
     own = shard(len(X), group.rank, group.size)
     counts = np.zeros(3)
@@ -51,17 +51,17 @@ def tokens_right(
 
 
 def accuracy(M: np.ndarray) -> float:
-    """The share of samples on the diagonal."""
+    """The share of samples that are predicted correctly: the sum of the diagonal over the sum of M."""
     return float(np.trace(M) / max(1, M.sum()))
 
 
 def precision(M: np.ndarray) -> np.ndarray:
-    """TP / (TP + FP) of each class, equation (5): the share of the samples predicted as the class that are of it."""
+    """TP / (TP + FP) of each class, equation (5): of samples predicted as the class, the share that belong to it."""
     return counting.precision["numpy"](M)
 
 
 def recall(M: np.ndarray) -> np.ndarray:
-    """TP / (TP + FN) of each class, equation (6): the share of the samples of the class that were predicted as it."""
+    """TP / (TP + FN) of each class, equation (6): of samples of the class, the share that are predicted as it."""
     return counting.recall["numpy"](M)
 
 
@@ -71,7 +71,7 @@ def f1(M: np.ndarray) -> np.ndarray:
 
 
 def report(M: np.ndarray, classes: tuple[str, ...]) -> str:
-    """Precision, recall and F1 of each class and their plain averages, as lines of text."""
+    """A text with precision, recall and F1 of each class, their unweighted averages, and the accuracy."""
     average = "average"
     width = max(8, *(len(name) for name in (*classes, average)))
     scores = precision(M), recall(M), f1(M)

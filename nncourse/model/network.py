@@ -28,7 +28,7 @@ from nncourse.model.optimizers import SGD, Optimizer
 from nncourse.model.registry import MOST_WEIGHTS
 from nncourse.threads import MOST, Threads
 
-OF_TOKENS = "token_cross_entropy"  # of sequences: targets are the kinds of tokens (batch, t), −1 where none counts
+OF_TOKENS = "token_cross_entropy"  # of sequences: targets (batch, t) are kinds of tokens; −1 does not count
 # Costs, and the output activation that each needs. Those that need one are computed from Z, the others from A = σ(Z).
 COSTS = {
     "mse": None,
@@ -45,8 +45,8 @@ MOST_NAMED = 8  # activations in a network's repr; if there are more, each name 
 class Network(LayerSequence):
     """Layers from input to output, the shape of a sample, and the name of the cost.
 
-    All parameters are views into one vector, `flat_parameters`: a NumPy array, or CuPy's on a GPU. By default it is
-    made of copies of the layers' parameters. `flat_statistics` likewise holds the layers' statistics, such as running
+    All parameters are views into one vector, `flat_parameters`: a NumPy array, or a CuPy array on a GPU. By default it
+    holds copies of the layers' parameters. Likewise `flat_statistics` holds the layers' statistics, such as running
     means; it is empty in most networks. `input_shape` may be omitted if the first layer is dense. Raises CourseError
     for layers and costs that do not fit together.
     """
@@ -84,10 +84,10 @@ class Network(LayerSequence):
                 raise CourseError(f"{name} is for the output layer; give the hidden layers another activation")
         if ACTIVATIONS.get(self.activation) == "row" and self.shapes[-1][-1] < 2:
             wanted = "two outputs or more; for one output take sigmoid and binary_cross_entropy"
-            raise CourseError(f"{self.activation} wants {wanted}")
+            raise CourseError(f"{self.activation} needs {wanted}")
         needed = COSTS[self.cost]
         if needed and self.activation != needed:
-            raise CourseError(f"the cost {self.cost} wants {needed} as the output's activation; got {self.activation}")
+            raise CourseError(f"the cost {self.cost} needs {needed} as the output's activation; got {self.activation}")
         outputs = self.shapes[-1]
         if self.cost == OF_TOKENS and len(outputs) != 2:
             raise CourseError(
@@ -95,11 +95,11 @@ class Network(LayerSequence):
             )
         if self.cost != OF_TOKENS and len(outputs) != 1:
             advice = f'; for sequences take cost="{OF_TOKENS}"' if len(outputs) == 2 else ""
-            raise CourseError(f"expected outputs in one row a sample; the last layer gives shape {outputs}{advice}")
+            raise CourseError(f"expected one row of outputs per sample; the last layer gives shape {outputs}{advice}")
 
     @property
     def shapes(self) -> list[Shape]:
-        """The shape of a sample, and of the output of each layer for it."""
+        """The shape of a sample, then the shape of each layer's output for it."""
         shapes = [self.input_shape]
         for layer in self.layers:
             shapes.append(layer.shape_after(shapes[-1]))
@@ -107,7 +107,7 @@ class Network(LayerSequence):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The numbers in each of `shapes`; in a dense network, inputs and neurons."""
+        """How many numbers each of `shapes` has; in a dense network, the inputs and the neurons of each layer."""
         return tuple(map(prod, self.shapes))
 
     @property
@@ -122,7 +122,7 @@ class Network(LayerSequence):
 
     @property
     def is_dense(self) -> bool:
-        """True where every layer is dense."""
+        """True if every layer is dense."""
         # A class derived from Dense may compute something else.
         return len(self.input_shape) == 1 and all(type(layer) is Dense for layer in self.layers)
 
@@ -144,7 +144,7 @@ class Network(LayerSequence):
 
     @property
     def in_words(self) -> str:
-        """784-30-10 for a dense network, else as for make_network: image1x28x28,conv4x2same,pool4,128,10."""
+        """784-30-10 for a dense network, otherwise as make_network takes it: image1x28x28,conv4x2same,pool4,128,10."""
         if self.is_dense:
             return "-".join(map(str, self.sizes))
         return ",".join(map(str, words.words_of(self.layers, self.input_shape)))
@@ -166,7 +166,7 @@ class Network(LayerSequence):
     def predict(self, X: Array, backend: Calls, threads: int | None = None) -> Array:
         """The outputs for samples X (batch, …), on the backend's device; parameters and X are copied there.
 
-        threads: of BLAS on the CPU; by default as many as pay.
+        threads: number of BLAS threads on the CPU; by default as many as are worthwhile. CourseError if X does not fit.
         """
         there, X, shape = self.on(backend), backend.to_device(X), self.input_shape
         if X.shape[1:] != shape:
@@ -214,11 +214,11 @@ def make_network(
     """A new network with random weights, on the CPU.
 
     sizes: neurons of each layer, inputs first: [30, 60, 10, 1] has 30 inputs, two hidden layers and one output.
-        "image1x28x28,conv4x2same,pool4,128,10" begins with images; words.py has all words.
-    activation: that of the hidden layers; the output then has sigmoid, or softmax with a cost that needs it.
-        A list has one for each layer that takes one: dense ones and convolutions do.
+        "image1x28x28,conv4x2same,pool4,128,10" begins with images; words.py lists all words.
+    activation: one for all hidden layers; the output then gets sigmoid, or softmax if the cost needs that. A list has
+        one for each layer that takes one, as dense layers and convolutions do.
     cost: "mse", "mae", "binary_cross_entropy", "categorical_cross_entropy", or "token_cross_entropy" for sequences.
-    initialiser: of the weights: "xavier", "he" or "uniform"; biases begin at 0, with "uniform" at random.
+    initialiser: "xavier" or "he", with biases of 0; "normal" or "uniform", with random biases.
     seed: the same seed gives the same weights.
 
     Raises CourseError for options that do not fit together.
@@ -250,7 +250,7 @@ def refuse_other_layers(network: Network, asked: str, what: str) -> None:
 
 
 def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
-    """Raise CourseError for layers with more weights, or more numbers a sample, than any network here needs."""
+    """Raise CourseError for layers with more weights, or more numbers per sample, than any network here needs."""
     weights = sum(prod(array.shape) for layer in layers for array in layer.parameters if array.ndim > 1)
     if weights > MOST_WEIGHTS:
         raise CourseError(f"expected at most {MOST_WEIGHTS} weights; these layers have {weights}")
@@ -259,11 +259,11 @@ def refuse_huge(layers: Sequence[Layer], shape: Shape) -> None:
         shape = layer.shape_after(shape)
         numbers += prod(shape)
     if numbers > MOST_WEIGHTS:
-        raise CourseError(f"expected layers with at most {MOST_WEIGHTS} numbers a sample; these have {numbers}")
+        raise CourseError(f"expected layers with at most {MOST_WEIGHTS} numbers per sample; these have {numbers}")
 
 
 def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], list[Array]]:
-    """The weighted sums Z and outputs A of every layer.
+    """The weighted sums Z, equation (1), and outputs A = σ(Z) of every layer.
 
     X: samples (batch, n_in), or images (batch, channels, height, width), on the backend's device.
 
@@ -278,9 +278,9 @@ def forward(network: Network, X: Array, backend: Calls) -> tuple[list[Array], li
 
 
 def cost_of(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Array, backend: Calls) -> float:
-    """The cost of a batch: one number, fetched from the device.
+    """The cost of a batch, equation (3) for "mse": one number, fetched from the device.
 
-    Z, A: what forward() returned; the last of each counts.
+    Z, A: as forward() returned them; only the last of each is used.
     Y: targets (batch, n_out).
 
     >>> network, X, backend = make_network([4, 2]), np.ones((5, 4), np.float32), choose("numpy")
@@ -307,7 +307,7 @@ def first_delta(network: Network, Z: Sequence[Array], A: Sequence[Array], Y: Arr
 
 
 def flops(network: Network) -> list[int]:
-    """Each layer's approximate FLOPs for a sample, forward: 2 for each weight and output pixel, 1 for each output.
+    """The approximate FLOPs of each layer's forward pass for a sample: 2 per weight and output pixel, 1 per output.
 
     The positions of a sequence count as pixels.
     """
@@ -319,19 +319,19 @@ def flops(network: Network) -> list[int]:
 
 
 def threads_for(network: Network, rows: float, backend: Calls, exactly: int | None = None, most: int = MOST) -> Threads:
-    """The threads of BLAS for batches of so many rows, `exactly` these or at `most`; one where a GPU computes."""
+    """The threads of BLAS for batches of `rows` rows: `exactly` this number, or up to `most`; one if a GPU computes."""
     return Threads(rows * max(flops(network), default=0) if backend.device == "cpu" else 0.0, exactly, most)
 
 
 def backpropagation(
     network: Network, X: Array, Y: Array, backend: Calls, position: StepPosition | None = None
 ) -> list[tuple[Array, ...]]:
-    """The gradients of every layer, (dW, db) of a dense one: means over the batch. Algorithm 1, lines 1 to 14.
+    """The gradients of every layer, (dW, db) for a dense layer: means over the batch. Algorithm 1, lines 1 to 14.
 
     X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device.
-    position: where training stands; required for a network with dropout.
+    position: how far training is. A network with dropout needs it, otherwise CourseError.
 
-    Returns a tuple of arrays for each layer, one for each parameter, of its shape.
+    Returns a tuple for each layer, with an array for each of its parameters, of the same shape.
 
     >>> X, Y = np.ones((5, 4), np.float32), np.zeros((5, 2), np.float32)
     >>> [(dW, db)] = backpropagation(make_network([4, 2]), X, Y, choose("numpy"))
@@ -343,7 +343,7 @@ def backpropagation(
 
 
 def input_gradient(network: Network, X: Array, Y: Array, backend: Calls) -> Array:
-    """dC/dX of each sample, of the shape of X: equation (4b) once more, without a slope. The network is in use.
+    """dC/dX of each sample, with the shape of X: equation (4b) once more, without the slope. Dropout does nothing here.
 
     X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device.
 
@@ -378,7 +378,7 @@ def has_algorithm_1(network: Network, optimizer: Optimizer | None = None) -> boo
 
 
 def own_algorithm_1(network: Network, optimizer: Optimizer | None, backend: Calls) -> Any:
-    """The student's algorithm_1 that takes the network's steps; None without one."""
+    """The student's algorithm_1, if the backend has one and it fits the network and the optimizer; otherwise None."""
     return backend.kernels.get("algorithm_1") if has_algorithm_1(network, optimizer) else None
 
 
@@ -391,7 +391,7 @@ def training_step(
     optimizer: Optimizer | None = None,
     position: StepPosition | None = None,
 ) -> None:
-    """Move every parameter along its gradient on one batch, in place: Algorithm 1.
+    """One training step on one batch, Algorithm 1: every parameter moves against its gradient, in place.
 
     X, Y: samples (batch, …) and targets (batch, n_out), on the backend's device, where the network is too.
     learning_rate: η.
@@ -412,7 +412,7 @@ def training_step(
             optimizer.steps += 1
         return
     for place, gradient in zip(network.gradient_views, _gradients(network, X, Y, backend, position), strict=True):
-        if gradient is not place:  # a recorded step writes some there at once
+        if gradient is not place:  # a recorded step writes some of them there itself
             place[...] = gradient
     if optimizer:
         optimizer.step(network.flat_parameters, network.flat_gradient, learning_rate, backend)

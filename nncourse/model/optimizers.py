@@ -1,4 +1,4 @@
-"""Optimizers, which move the parameters along their gradient, and schedules of the learning rate.
+"""Optimizers, which move the parameters against their gradient, and schedules of the learning rate.
 
 An optimizer works on the network's flat vector of parameters, all layers at once. What it remembers from step to step
 is in `state`, by name. It is saved with the model, so that training resumes exactly where it stopped.
@@ -22,8 +22,8 @@ Schedule = Callable[[int], float]  # the learning rate of an epoch; the first ep
 class Optimizer:
     """What all optimizers have in common. Each adds its options, as fields, and move().
 
-    `kind` is its name on the command line, `memory` what it remembers, `rate` its usual learning rate.
-    `l2` is λ: G + λ W takes the place of G, for all parameters, biases included. `steps` counts the steps so far.
+    `kind` is its name on the command line, `memory` names the arrays it remembers, `rate` is its usual learning rate.
+    `l2` is λ: G + λ W replaces G, for all parameters, biases included. `steps` counts the steps so far.
     """
 
     kind: ClassVar[str]
@@ -43,7 +43,7 @@ class Optimizer:
 
     @property
     def remembers(self) -> tuple[str, ...]:
-        """The names of what it keeps in `state` from the first step on."""
+        """The names of the arrays that it keeps in `state` from the first step on."""
         return self.memory
 
     @property
@@ -105,7 +105,7 @@ class SGD(Optimizer):
 
 @dataclass
 class Adam(Optimizer):
-    """Adam (Kingma and Ba, 2015) with bias correction; see kernels/update.py."""
+    """Adam (Kingma and Ba, 2015): W ← W − η (M / c₁) / (√(V / c₂) + ε), with means M of G and V of G², cᵢ = 1 − βᵢᵗ."""
 
     kind, memory, rate = "adam", ("M", "V"), 0.001
 
@@ -211,7 +211,7 @@ def cosine_decay(rate: float, epochs: int, warm: int = 1) -> Schedule:
     """η (1 + cos(π (epoch − 1) / epochs)) / 2, a function of the number of the epoch, from 1 on.
 
     rate, epochs: η, of the first epoch; the rate falls along half a wave for this number of epochs, then stays.
-    warm: the epoch that has η, if it is not the first; up to that the rate rises in equal steps, η epoch / warm.
+    warm: the epoch with rate η, by default the first; until then the rate is η epoch / warm. At most `epochs`.
 
     >>> [round(cosine_decay(0.8, epochs=2)(epoch), 3) for epoch in (1, 2, 3)]
     [0.8, 0.4, 0.4]

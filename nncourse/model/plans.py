@@ -1,10 +1,10 @@
-"""How the steps of an epoch are computed: a plan, which is chosen once, before training begins.
+"""Plans: ways to compute the steps of an epoch. One is chosen before training begins.
 
     operations    one call for each operation: any network, any device, any group
     recorded      on a GPU, the same calls recorded and replayed with no Python between the steps: recorded_steps.py
 
-Other packages add plans that compute several operations, or a whole epoch, in one call. They come by an entry point of
-the group GROUP, a module with PLANNERS, which are tried first, and ASKED, which are tried only when named.
+Other packages add plans that compute several operations, or a whole epoch, in one call. An entry point of the group
+GROUP names a module with PLANNERS, which are tried first, and ASKED, which are tried only when asked for by name.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,10 @@ from nncourse.model.network import Network, flops, training_step
 from nncourse.model.optimizers import Optimizer
 from nncourse.model.task import Plan, Refused, Task, TrainEpoch
 
-GROUP, FUSED = "nncourse.planners", "fused_epochs"  # of entry points; the package whose plans are tried first
+GROUP, FUSED = "nncourse.planners", "fused_epochs"  # the group of entry points; the package whose plans come first
 MOST_COPIED = 1 << 22  # numbers of X that are reordered at a time: 16 MB
 LARGE = 1 << 24  # FLOPs of a layer for a batch: from here on cuBLAS is faster than the kernels that networks use
-MOST_IN_CACHE = 1 << 19  # on a CPU: 2 MB, which are still in its cache when they are read
+MOST_IN_CACHE = 1 << 19  # the same on a CPU: 2 MB, which are still in its cache when they are read
 
 Step = Callable[[Array, Array, float, StepPosition | None], None]  # of samples, targets, the rate and the position
 
@@ -34,9 +34,9 @@ Planner = Callable[[Task], Plan | Refused]
 
 
 def chosen(task: Task, asked: str | None = None) -> Plan:
-    """The first plan that fits, or the one that was asked for. Raises DoesNotFitError if that does not fit.
+    """The first plan that fits, or the one that was asked for. Raises DoesNotFitError if that one does not fit.
 
-    What it needs is compiled, and every member of a group is as far, so that no epoch's seconds include it.
+    Everything that the plan needs is compiled already, so that no epoch's seconds include it.
     """
     planners, named = known()
     if asked is not None:
@@ -55,7 +55,7 @@ def chosen(task: Task, asked: str | None = None) -> Plan:
 
 
 def known() -> tuple[dict[str, Planner], dict[str, Planner]]:
-    """The planners by name: those to try, in order, and those that are only for whoever asks for them."""
+    """The planners by name: those to try, in order, and those that are used only when asked for."""
     own: dict[str, Planner] = {"recorded": recorded, "operations": operations}
     fused = added(GROUP, FUSED)
     if isinstance(fused, str):
@@ -90,7 +90,7 @@ def _shared_epoch(task: Task, order: Array, rate: float, position: StepPosition)
 
 
 def recorded(task: Task) -> Plan | Refused:
-    """The calls of some steps, recorded as a CUDA graph and replayed."""
+    """The calls of several steps, recorded as a CUDA graph and replayed."""
     if task.backend.device != "gpu":
         return Refused("only a GPU records steps")
     if isinstance(task.X, HostSamples):
@@ -117,7 +117,7 @@ def recorded(task: Task) -> Plan | Refused:
 
 
 def _with_large_products(task: Task) -> tuple[Task, str]:
-    """The task with a library's kernels for its dense layers, if one is large, and a note. A student's choice stays."""
+    """The task, with cuBLAS for its dense layers if one is large, and a note. Kernels that a student chose stay."""
     large = max(flops(task.network)) * task.batch_size >= LARGE
     backend = task.backend.by_library() if large else task.backend
     if backend is task.backend:
@@ -137,9 +137,9 @@ def by_steps(task: Task, step: Step) -> TrainEpoch:
 def reordered(
     task: Task, compute: Callable[[Array, Array, float, StepPosition], None], most: int, least: int = 1
 ) -> TrainEpoch:
-    """epoch(order, rate, position): `compute` gets some batches at a time, one after the other in memory.
+    """epoch(order, rate, position): `compute` gets several batches at a time, one after the other in memory.
 
-    most: numbers of X, but at least so many batches. Not all rows at once: the copy would be as large as X.
+    most, least: numbers of X at a time at most, batches at least. A copy of all rows would be as large as X.
     """
     X, Y, batch_size = task.X, task.Y, task.batch_size
     some = len(X) if X.size <= most else batch_size * max(least, most // (batch_size * prod(X.shape[1:])))
@@ -172,7 +172,7 @@ def train_step_by_step(
 ) -> None:
     """One epoch: a training step for each batch, in the order of the rows; the last batch may be smaller.
 
-    A network with dropout needs the position of the first row.
+    position: that of the first row; a network with dropout needs it.
     """
     in_batches(step_by_operations(network, backend, optimizer), batch_size, X, Y, rate, position)
 

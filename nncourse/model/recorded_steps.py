@@ -1,16 +1,16 @@
 """Recorded steps: the training steps of an epoch as CUDA graphs, replayed with no Python between the steps.
 
-Launching a kernel from Python takes longer than a kernel of a small network runs. So the launches of up to MOST_STEPS
-steps are recorded once, and replayed by one call as often as the epoch has such steps. Its last steps, the smaller
-batch among them, are a second recording. Before each replay the samples of its steps are gathered into arrays that the
+Launching a kernel from Python takes longer than running one of a small network. So the launches of up to MOST_STEPS
+steps are recorded once; a single call replays them, as often as the epoch has this many steps. Its last steps, with the
+smaller batch, are a second recording. Before each replay the samples of its steps are gathered into arrays that the
 recording reads.
 
-A kernel gets numbers by value, and some change from step to step: Adam's 1 − βᵗ, a schedule's rate, the numbers that
-dropout draws from. They are found by comparing two steps in which all of these differ, and are changed in the
-recording before each replay.
+A kernel gets numbers by value, and some change from step to step: Adam's 1 − βᵗ, a schedule's rate, the counters from
+which dropout draws. To find them, two steps are compared in which all of these differ. Before each replay they are
+changed in the recording.
 
-Gradients of weights and biases are needed by the optimizer only. Small ones are computed beside the deltas of the
-layers below: as branches of the graph, recorded on streams of their own.
+Only the optimizer needs the gradients of weights and biases. So small ones are computed at the same time as the deltas
+of the layers below: as branches of the graph, recorded on streams of their own.
 """
 
 import copy
@@ -38,7 +38,7 @@ from nncourse.model.task import Task
 MOST_STEPS = 20  # in one recording
 BRANCHES = 2
 MOST_BESIDE = 1 << 21  # numbers that a kernel in a branch reads and writes: with more it occupies the whole GPU
-DRAWN_FROM = "epoch", "first"  # the arguments of a kernel that draws which are the position of the step
+DRAWN_FROM = "epoch", "first"  # arguments of a kernel that draws random numbers: the position of the step
 
 
 class Call(NamedTuple):
@@ -50,11 +50,11 @@ class Call(NamedTuple):
 
 
 class Alike(NamedTuple):
-    """What steps on the same number of rows have in common; their calls are numbered.
+    """What steps on the same number of rows have in common. Keys are the numbers of their calls.
 
-    changing: the places of a call's arguments that are numbers and differ from step to step.
-    gradients: the parameter array, by its number, whose gradient a kernel writes where it is told to.
-    first_update: the first call of the optimizer.
+    changing: the positions of the arguments that are numbers and differ from step to step.
+    gradients: the number of the parameter array whose gradient the call's kernel can write to a given array.
+    first_update: the number of the optimizer's first call.
     """
 
     changing: dict[int, tuple[int, ...]]
@@ -63,7 +63,7 @@ class Alike(NamedTuple):
 
 
 class Changing(NamedTuple):
-    """A recorded launch with numbers that change: names, places in the launch, and values of these arguments."""
+    """A recorded launch with numbers that change: names, positions in the launch, and recorded values of these."""
 
     launch: Launch
     names: dict[int, str]
@@ -72,7 +72,7 @@ class Changing(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A recording of some steps. For each step its changing launches, by number: 0 is the optimizer's first."""
+    """A recording of several steps. For each step its changing launches, by number: 0 is the optimizer's first."""
 
     recording: Recording
     steps: list[dict[int, Changing]]
@@ -81,8 +81,8 @@ class Recorded(NamedTuple):
 class RecordedEpoch:
     """epoch(order, rate, position) takes the training steps of an epoch of a task by replaying recordings.
 
-    `parts` are the steps of an epoch, in order; the members of a group take them together. Nothing is changed before
-    the first epoch. Raises DoesNotFitError, with the reason, where the steps cannot be recorded.
+    `parts` are the steps of an epoch, in order; the members of a group take them together. The network does not change
+    before the first epoch. Raises DoesNotFitError, with the reason, if the steps cannot be recorded.
     """
 
     def __init__(self, task: Task, parts: Sequence[Part]):
@@ -100,7 +100,7 @@ class RecordedEpoch:
         self.inputs, self.targets = (cupy.empty((rows, *array.shape[1:]), np.float32) for array in (X, Y))
         own = np.concatenate([np.arange(len(X))[part.rows] for part in parts])
         self.own = None if np.array_equal(own, np.arange(len(X))) else cupy.asarray(own)
-        for name in optimizer.remembers:  # made while steps are recorded, it would be cleared by each replay
+        for name in optimizer.remembers:  # if an array were made during recording, each replay would clear it
             remembered(optimizer.state, name, network.flat_parameters)
         self.gradients = network.gradient_views
         self.updates: list[tuple[Any, ...]] = []  # the arguments of the optimizer's calls
@@ -134,7 +134,7 @@ class RecordedEpoch:
                     rows = own[start : start + _rows(piece)]
                     if self.on_rows:
                         self.on_rows(len(rows))
-                    done[number % 2].synchronize()  # two replays are queued at most, so that Ctrl-C need not wait long
+                    done[number % 2].synchronize()  # at most two replays are queued, so that Ctrl-C need not wait long
                     self._replay(piece, rows, rate, position)
                     done[number % 2].record()
                     start += len(rows)
@@ -168,7 +168,7 @@ class RecordedEpoch:
         return self.updates
 
     def _tried(self, part: Part) -> Alike:
-        """Take two steps with copies of all that they change. They also compile and load the kernels."""
+        """Take two steps on copies of everything that they change. This also compiles and loads the kernels."""
         network = self.network.with_flat_parameters(self.network.flat_parameters.copy())
         optimizer, group = copy.deepcopy(self.optimizer), Alone("gpu") if self.group else None
         X, Y = (array[: part.size] for array in (self.X, self.Y))
@@ -182,7 +182,7 @@ class RecordedEpoch:
             steps.append(calls)
         one, other = steps
         if [id(call.kernel) for call in one] != [id(call.kernel) for call in other]:
-            raise DoesNotFitError("the steps differ in what they call")
+            raise DoesNotFitError("two steps call different kernels")
         first_update = len(one) - len(self._next_update(copy.copy(optimizer), rate))
         pairs = enumerate(zip(one, other, strict=True))
         changing = {number: _changing(*pair, number >= first_update) for number, pair in pairs}
@@ -242,7 +242,7 @@ class RecordedEpoch:
     def _gradient(self, kernel: Kernel, arguments: tuple[Any, ...], out: Array) -> Any:
         """Record a kernel that computes a gradient, in a branch if it is small.
 
-        One with __constant__ arrays must not run twice at once, since each launch fills them.
+        A kernel with __constant__ arrays must not run twice at once, since each launch fills them.
         """
         numbers = sum(getattr(each, "size", 0) for each in (*arguments, out))
         if numbers > MOST_BESIDE or getattr(kernel, "constants", None):
@@ -293,17 +293,17 @@ def _called(kernel: Kernel, *arguments: Any, **options: Any) -> Any:
 
 
 def _changing(one: Call, other: Call, of_update: bool) -> tuple[int, ...]:
-    """The places of the numbers that differ. DoesNotFitError where a recording cannot change one of them."""
+    """The positions of the numbers that differ. DoesNotFitError if a recording cannot change one of them."""
     kernel, operation = one.kernel, one.kernel.operation
     pairs = zip(operation.arguments, one.arguments, other.arguments, strict=True)
     places = tuple(place for place, (argument, a, b) in enumerate(pairs) if not argument.dims and a != b)
     for name in (operation.names[place] for place in places):
         if not isinstance(kernel, CudaKernel):
             raise DoesNotFitError(
-                f"{operation.name} ({kernel.name}) gets another {name} in each step: it is no CUDA kernel"
+                f"{operation.name} ({kernel.name}) gets a different {name} in each step, and is not a CUDA kernel"
             )
         if not of_update and name not in DRAWN_FROM:
-            raise DoesNotFitError(f"{operation.name} ({kernel.name}) gets another {name} in each step")
+            raise DoesNotFitError(f"{operation.name} ({kernel.name}) gets a different {name} in each step")
     return places
 
 
@@ -316,10 +316,10 @@ def _rows(piece: Sequence[Part]) -> int:
 
 
 def _kind(part: Part) -> tuple[Any, ...]:
-    """What determines the calls of a step."""
+    """A key for all steps that make the same calls."""
     return part.size, part.weight, part.together
 
 
 def _shape(piece: Sequence[Part]) -> tuple[Any, ...]:
-    """What determines a recording: the sizes of its steps, and where they begin."""
+    """A key for all pieces that share a recording: the sizes of their steps, and where these begin."""
     return tuple((part.rows.start - piece[0].rows.start, *_kind(part)) for part in piece)

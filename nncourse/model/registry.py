@@ -1,4 +1,4 @@
-"""Layers register themselves: beside its passes, each class says what it is called in model files and in words.
+"""Registered layers: each class says what it is called in model files and in words.
 
 @registry.layer("globalpool", word="globalpool", wanted="globalpool, without numbers", after=IMAGE)
 class GlobalAveragePool: …
@@ -43,14 +43,14 @@ def whole_numbers(found: re.Match[str]) -> tuple[float, ...]:
 class Form(NamedTuple):
     """The words of one kind, such as pool3s2: how they are spelt. The class's `sizes` names their numbers.
 
-    word, pattern: their first letters, and all that they may look like.
-    wanted: the same in an error message.
-    below: a sample's shape before the layer -> the sizes of its description that follow from it.
-    numbers: the word's numbers, from the pattern's groups.
-    spelling: the word's numbers -> the shortest spelling; by default the word and its numbers with an x between them.
-    bare: what the description has in place of an activation if the next layer takes it over, as a batch normalisation
-        does; None if the layer keeps its own.
-    after: what must come before it, such as IMAGE; "" if rows of numbers will do.
+    word, pattern: the letters they begin with, and a regular expression for all their spellings.
+    wanted: the same in words, for error messages.
+    below: takes a sample's shape before the layer; returns the sizes of the layer's description that follow from it.
+    numbers: takes a match of the pattern; returns the word's numbers.
+    spelling: takes the word's numbers; returns the shortest spelling. By default, the numbers with an x between them.
+    bare: replaces the activation in the description if the next layer takes it over, as batch normalisation does; None
+        if the layer always keeps its own.
+    after: an example of what must precede the word, such as IMAGE; "" if rows of numbers will do.
     """
 
     word: str
@@ -64,14 +64,14 @@ class Form(NamedTuple):
 
 
 class Registered(NamedTuple):
-    """A word, or a kind of layers: how it is spelt, its class (None for an image), and what words_of() says."""
+    """A word, or a kind of layer: how it is spelt, its class (None for an image), and its name in words_of()."""
 
     form: Form | None
     layer: Any = None
     label: str = ""
 
     def says(self, what: str) -> Any:
-        """What the class says about itself, such as `takes_activation`; None if nothing."""
+        """A member of the class, such as `takes_activation`; None if it has no such member."""
         return getattr(self.layer, what, None)
 
     def is_bare_below(self, above: "Registered") -> bool:
@@ -83,9 +83,9 @@ KINDS: dict[str, Registered] = {}
 
 
 def layer(kind: str, label: str = "", word: str = "", **form: Any) -> Callable[[Class], Class]:
-    """Register a class of layers: its kind in model files, and what words_of() says instead, if given.
+    """Register a class of layers under its `kind` in model files; `label` is its name in words_of(), if different.
 
-    word, form: its word and the other fields of Form; without a word, make_network does not know it.
+    word, form: its word and the other fields of Form; without a word, make_network does not know the layer.
 
     Raises CourseError for a kind or a word that another class has. A cell that runs again registers its class again.
     """
@@ -96,7 +96,7 @@ def layer(kind: str, label: str = "", word: str = "", **form: Any) -> Callable[[
             taken = f"kind {kind}" if name == kind else f"word {word}" if there.form and there.form.word == word else ""
             own, other = _name_of(found), _name_of(there.layer)
             if taken and own != other:
-                raise CourseError(f"the {taken} of {own} is taken by {other}: choose another")
+                raise CourseError(f"the {taken} of {own} is already used by {other}: choose a different one")
         found.kind = kind  # type: ignore[attr-defined]
         KINDS[kind] = Registered(Form(word, **{"pattern": word} | form) if word else None, found, label or kind)
         return found
@@ -109,21 +109,21 @@ def _name_of(layer: type) -> str:
 
 
 def registered() -> dict[str, Registered]:
-    """All kinds of layers: the course's, and those that others have registered."""
+    """All kinds of layers: the course's, and those registered elsewhere."""
     for name in MODULES:
         import_module(f"nncourse.model.{name}")
     return KINDS
 
 
 def rebuilt(about: dict[str, Any]) -> Any:
-    """The layer of a description, with parameters of the right shapes that take no memory yet."""
+    """The layer that a description describes, with parameters of the right shapes that take no memory yet."""
     kind, known = str(about["kind"]), registered()
     refuse_unknown("a layer", kind, sorted(known))
     return known[kind].layer.from_description(about)
 
 
 def words_of(layer: Any) -> str:
-    """What a layer is, in a word: its kind, or the label that it is registered with.
+    """A layer's name in words: the label that it is registered with, by default its kind.
 
     >>> words_of(make_network([4, 2]).layers[0])
     'dense'

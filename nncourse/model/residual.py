@@ -38,10 +38,10 @@ WIDTHS = 64, 128, 256, 512  # channels of each stage
     below=lambda shape: {"channels": shape[0]},
 )
 class BatchNorm:
-    """Moves each channel to mean beta and standard deviation gamma (c,) over the batch; then an activation.
+    """Batch normalisation (Ioffe and Szegedy, 2015): each channel gets mean beta, deviation gamma (c,) over a batch.
 
-    `statistics` are the running mean and variance of each channel over the batches of training. Outside training they
-    are used instead of the batch's. ReLU is part of the layer: backward() applies its slope.
+    An activation follows. `statistics` are the running mean and variance of each channel over the training batches.
+    Outside training they replace the batch's. ReLU is part of the layer: backward() applies its slope.
     """
 
     takes_activation = takes_over_activation = True
@@ -58,7 +58,7 @@ class BatchNorm:
         return BatchNorm(gamma, beta, self.activation, self.statistics)
 
     def initial(self, rng: np.random.Generator, initialiser: Initialiser) -> "BatchNorm":
-        """gamma 1 and beta 0: the channels as they are, moved to mean 0 and standard deviation 1."""
+        """gamma 1 and beta 0: each channel gets mean 0 and standard deviation 1."""
         channels = self.parameters[0].size
         return self.with_parameters((np.ones(channels, np.float32), np.zeros(channels, np.float32)))
 
@@ -74,7 +74,7 @@ class BatchNorm:
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """`kept`: mean and variance of each channel, and the group they were computed over; None outside training."""
+        """`kept`: each channel's mean and variance, and the group they were computed over; None outside training."""
         images = _as_images(A_below)
         numbers, kept = self._numbers(images, backend, training)
         if self.activation == "relu" and "batchnorm_relu" in backend.kernels:
@@ -122,7 +122,7 @@ class BatchNorm:
     ) -> tuple[Array | None, tuple[Array, ...]]:
         """D is dC/dZ, or dC/dA with ReLU or without an activation."""
         if here.kept is None:
-            raise CourseError("expected a pass of training, with a position, to go back through a batch normalisation")
+            raise CourseError("expected a forward pass with a position, for the backward pass of a batch normalisation")
         mean, variance, group = here.kept
         if self.activation == "relu":
             D = backend.relu_delta(D, here.A)
@@ -180,15 +180,15 @@ def _mean_over_group(group: Group, gradients: tuple[Array, Array], rows: int) ->
 
 @registry.layer("residual", label="residual")
 class Residual(LayerSequence):
-    """A block with a shortcut: A = σ(body(A_below) + shortcut(A_below)), with ReLU or nothing as σ.
+    """A block with a shortcut (He and others, 2016): A = σ(body(A_below) + shortcut(A_below)); σ is ReLU or nothing.
 
-    `layers` are those of the body, then those of the shortcut; a shortcut without layers is A_below itself. ReLU is
+    `layers` are those of the body, then those of the shortcut. A shortcut without layers is A_below itself. ReLU is
     part of the block: backward() applies its slope.
     """
 
     def __init__(self, body: Sequence[Layer], shortcut: Sequence[Layer] = (), activation: str = "relu"):
         if activation not in ("", "relu"):
-            raise CourseError(f'expected relu, or "", as the activation behind a shortcut; got {activation!r}')
+            raise CourseError(f'expected relu, or "", as the activation after a shortcut; got {activation!r}')
         self.body = LayerSequence(body)
         self.shortcut = LayerSequence(shortcut) if shortcut else None
         super().__init__([*body, *shortcut])
@@ -210,7 +210,7 @@ class Residual(LayerSequence):
         return of_body
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """`kept`: that of the body, and the Forward of the shortcut."""
+        """`kept`: the body's `kept`, and the Forward of the shortcut."""
         beside, B = None, A_below
         if self.shortcut:
             position = training and training._replace(layer=training.layer + self.body.count)
@@ -234,7 +234,7 @@ class Residual(LayerSequence):
     def backward(
         self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
-        """dC/dA_below is the sum of those of the body and of the shortcut."""
+        """dC/dA_below is the sum of two parts: through the body and through the shortcut."""
         passes, beside = here.kept
         if self.activation:
             D = backend.relu_delta(D, here.A)

@@ -1,7 +1,7 @@
-"""ResNets as networks (He and others, 2016), and their weights to and from torchvision's models of the same name.
+"""ResNets (He and others, 2016) as networks, whose weights can be copied to and from torchvision's models.
 
-torchvision's names say where an array belongs: layer2.0.conv1.weight is that of the first convolution in the first
-block of the second stage. Only names and arrays are exchanged; PyTorch is not needed.
+torchvision's names say where an array belongs: layer2.0.conv1.weight has the weights of the first convolution in the
+first block of the second stage. Only names and arrays are exchanged; PyTorch is not needed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,11 +30,11 @@ def resnet(
 
     depth: 34 or 18.
     classes, channels: outputs, and channels of an image.
-    seed: the same seed gives the same weights. Like torchvision's, those of convolutions are normal with variance
+    seed: the same seed gives the same weights. As in torchvision, those of convolutions are normal with variance
         2 / (c_out k²) (He and others, 2015), those of the dense layer uniform within ±1/√512.
-    height, width: of an image, in pixels.
+    height, width: size of an image, in pixels.
 
-    Raises CourseError for another depth.
+    Raises CourseError for any other depth, and for fewer than 2 classes.
 
     >>> resnet(18, classes=3, height=32, width=32).flat_parameters.size
     11171779
@@ -62,9 +62,9 @@ def _initialised(layer: Layer, rng: np.random.Generator) -> Layer:
 
 
 def to_torchvision(network: Network) -> dict[str, np.ndarray]:
-    """The state of torchvision's model: arrays by name, in its order, copied to the CPU. For load_state_dict.
+    """The network's arrays by torchvision's names, in its order, copied to the CPU: a state for load_state_dict().
 
-    network: one of resnet() or from_torchvision().
+    network: one that resnet() or from_torchvision() made. Raises CourseError for any other.
 
     >>> to_torchvision(resnet(18, classes=3, height=32, width=32))["fc.weight"].shape
     (3, 512)
@@ -73,17 +73,17 @@ def to_torchvision(network: Network) -> dict[str, np.ndarray]:
     state: dict[str, np.ndarray] = {}
     for name, array in found.items():
         state[name] = array
-        if name.endswith("running_var"):  # PyTorch counts batches here; with a momentum it does not use the number
+        if name.endswith("running_var"):  # PyTorch counts batches here, but does not use the number with a momentum
             state[name.replace("running_var", "num_batches_tracked")] = np.array(0)
     return state
 
 
 def from_torchvision(state: Mapping[str, Array], height: int = IMAGE[0], width: int = IMAGE[1]) -> Network:
-    """The network of a state: {name: tensor.numpy() for name, tensor in model.state_dict().items()}.
+    """The network of a torchvision state: {name: tensor.numpy() for name, tensor in model.state_dict().items()}.
 
-    height, width: of an image, in pixels. Depth, classes and channels follow from the arrays.
+    height, width: size of an image, in pixels. Depth, classes and channels follow from the arrays.
 
-    Raises CourseError for another model's state.
+    Raises CourseError for the state of any other model.
 
     >>> network = resnet(18, classes=3, height=32, width=32)
     >>> again = from_torchvision(to_torchvision(network), height=32, width=32)
@@ -111,7 +111,7 @@ def from_torchvision(state: Mapping[str, Array], height: int = IMAGE[0], width: 
 
 
 def _named(network: Network) -> Iterator[tuple[str, Array]]:
-    """Each array of a ResNet with torchvision's name for it. Raises CourseError for another network."""
+    """Each array of a ResNet with torchvision's name for it. Raises CourseError for any other network."""
     layers = network.layers
     described = [layer.describe() for layer in layers[:-1]]
     depths = [depth for depth in BLOCKS if described == resnet_layers(depth, network.input_shape[0])]

@@ -1,7 +1,7 @@
-"""Layers for sequences, (batch, t, n): rows for tokens, and attention, by which positions look at each other.
+"""Layers for sequences, (batch, t, n): embeddings of tokens, and attention, with which positions see each other.
 
-Samples of tokens are numbers (batch, t), the kind of each, as float32 like all samples. A dense layer, a layer
-normalisation and a residual block take sequences too: each position is a row.
+Samples of tokens, (batch, t), hold the number of each token's kind, as float32 like all samples. Dense layers, layer
+normalisations and residual blocks take sequences too: each position is a row.
 """
 
 import re
@@ -35,7 +35,7 @@ def _of_tokens(shape: Shape) -> dict[str, Any]:
 
 
 def _number_and_more(found: re.Match[str]) -> tuple[float, ...]:
-    """The number of a word, and 1 unless more follows it, as in embed64unordered."""
+    """The number of a word, then 1; or 0 if letters follow the number, as in embed64unordered."""
     return int(found[1]), int(not found[2])
 
 
@@ -50,9 +50,9 @@ def _number_and_more(found: re.Match[str]) -> tuple[float, ...]:
     spelling=lambda n, ordered: f"embed{n}" + "unordered" * (not ordered),
 )
 class Embedding(WithoutStatistics):
-    """A row of E (kinds, n) for each token, plus a row of P (t, n) for its position unless it is unordered.
+    """A row of E (kinds, n) for each token, plus a row of P (t, n) for its position, unless the layer is unordered.
 
-    Without P, a position does not show in what a layer above computes from it, nor in what attention adds up.
+    Without P, neither the layers above nor attention can tell the positions apart.
     """
 
     activation = ""
@@ -67,7 +67,7 @@ class Embedding(WithoutStatistics):
         return Embedding(E, P[0] if P else None, self.t)
 
     def initial(self, rng: np.random.Generator, initialiser: Initialiser) -> "Embedding":
-        """Small normal numbers, whatever the initialiser: a row is looked up, not a sum of many inputs."""
+        """Small normal numbers, whatever the initialiser: a row is looked up; it is not a sum of many inputs."""
         return self.with_parameters([rng.normal(0, DEVIATION, array.shape) for array in self.parameters])
 
     def shape_after(self, shape: Shape) -> Shape:
@@ -76,7 +76,7 @@ class Embedding(WithoutStatistics):
         return self.t, self.parameters[0].shape[1]
 
     def refuse_samples(self, X: Any) -> None:
-        """Raise CourseError unless X, an array or HostSamples, are numbers of kinds. For data: a step does not look."""
+        """Raise CourseError unless X, an array or HostSamples, holds numbers of kinds. A step does not check."""
         kinds, tokens = len(self.parameters[0]), X[:]
         if tokens.size and not ((tokens >= 0) & (tokens < kinds) & (tokens == np.floor(tokens))).all():
             wanted = f"expected tokens, whole numbers from 0 to {kinds - 1}, not scaled"
@@ -127,10 +127,10 @@ class Embedding(WithoutStatistics):
     spelling=lambda heads, causal: f"attention{heads}" + "all" * (not causal),
 )
 class SelfAttention(WithoutStatistics):
-    """Each position adds up what it finds at others: queries, keys and values are dense layers of the same rows.
+    """Self-attention (Vaswani and others, 2017): softmax(Q Kᵀ / √d) V, with d = n / heads, for each head.
 
-    W (3n, n) and b (3n,) compute them, W_o (n, n) and b_o (n,) the result from what the heads found, n / heads numbers
-    each. If `causal`, a position sees itself and those before it only.
+    W (3n, n) and b (3n,) compute queries Q, keys K and values V from the rows of a sequence; W_o (n, n) and b_o (n,)
+    compute the result from the outputs of all heads. If `causal`, a position sees only itself and those before it.
     """
 
     activation = ""
@@ -147,7 +147,7 @@ class SelfAttention(WithoutStatistics):
         return SelfAttention(parameters, self.heads, self.causal)
 
     def initial(self, rng: np.random.Generator, initialiser: Initialiser) -> "SelfAttention":
-        """As for dense layers of n inputs and n outputs, one each for queries, keys, values and the result."""
+        """As four dense layers with n inputs and n outputs: for queries, keys, values and the result."""
         n = self.parameters[2].shape[1]
         parts = [initialiser(rng, (n, n), n, n) for _ in range(4)]
         Ws, bs = zip(*parts, strict=True)
@@ -160,7 +160,7 @@ class SelfAttention(WithoutStatistics):
         return shape
 
     def forward(self, A_below: Array, backend: Calls, training: StepPosition | None = None) -> Forward:
-        """`kept`: queries, keys and values, the attention weights, and what the heads found, row by row."""
+        """`kept`: queries, keys and values; the attention weights; and the outputs of the heads, row by row."""
         W, b, W_o, b_o = self.parameters
         H = self._split(backend.dense_forward(rows_of(A_below), W, b), A_below, backend)
         sums, P = backend.attention_forward(H[0], H[1], H[2], int(self.causal))
@@ -173,7 +173,7 @@ class SelfAttention(WithoutStatistics):
     def backward(
         self, D: Array, here: Forward, A_below: Array, S_below: Array | None, backend: Calls, below: bool = True
     ) -> tuple[Array | None, tuple[Array, ...]]:
-        """The deltas are multiplied by t on the way through, as (4c) and (4d) divide by the rows of all positions."""
+        """The deltas are multiplied by t meanwhile, since (4c) and (4d) divide by the rows of all positions."""
         W, _, W_o, _ = self.parameters
         (H, P, found), rows, t = here.kept, rows_of(A_below), np.float32(D.shape[1])
         D_o = rows_of(D) * t
@@ -207,9 +207,9 @@ class SelfAttention(WithoutStatistics):
 
 
 def block_layers(n: int, heads: int, hidden: int) -> list[dict[str, Any]]:
-    """Two residual blocks for sequences (t, n), as descriptions: attention, then two dense layers at each position.
+    """Descriptions of two residual blocks for sequences (t, n): attention, then two dense layers at each position.
 
-    Each begins with a layer normalisation, so that the shortcuts carry the sum of all that the blocks add.
+    Each body begins with a layer normalisation, so that the shortcuts carry the unchanged sum of all bodies' results.
     """
     norm = {"kind": "layernorm", "n": n}
     up = {"kind": "dense", "n_in": n, "n_out": hidden, "activation": "gelu"}

@@ -1,4 +1,4 @@
-"""What a training asks a planner, and what it is answered: see plans.py."""
+"""A training task, and a planner's answer to it: a Plan, or Refused. See plans.py."""
 
 import copy
 from collections.abc import Callable
@@ -16,10 +16,10 @@ TrainEpoch = Callable[[Array, float, StepPosition], None]  # epoch(order, rate, 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be trained, and how: the network and all arrays are on the backend's device.
+    """What to train, and how. The network and all arrays are on the backend's device.
 
-    rate: of the first epoch; `rate_changes` if it is not that of all epochs.
-    together: the group, whose members all have this task.
+    rate: learning rate of the first epoch; `rate_changes` says whether it changes later.
+    together: the group that trains; all its members have this task.
     """
 
     network: Network
@@ -34,7 +34,7 @@ class Task:
     together: Together = Together()
 
     def copies(self) -> tuple[Network, Optimizer]:
-        """The network and the optimizer to try a step with, before the clock starts."""
+        """Copies of the network and the optimizer, to try a step with before the clock starts."""
         return self.network.with_flat_parameters(self.network.flat_parameters.copy()), copy.deepcopy(self.optimizer)
 
 
@@ -49,7 +49,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why a planner has no plan. `is_news`: it might have had one, so the history says it."""
+    """Why a planner has no plan. `is_news`: users may have expected one, so the history gives the reason."""
 
     reason: str
     is_news: bool = False

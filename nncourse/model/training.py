@@ -37,7 +37,7 @@ OLD_ARGUMENTS = {
 
 @dataclass(frozen=True)
 class Epoch:
-    """One line of a history. Costs are those of the whole set after the epoch; seconds are those of its steps."""
+    """One epoch of a history. The costs are of all samples after the epoch; `seconds` is the time of its steps."""
 
     number: int
     cost: float
@@ -47,11 +47,11 @@ class Epoch:
 
 @dataclass
 class History:
-    """What happened, epoch by epoch. `stopped` says in one line why training ended early, `interrupted` if by Ctrl-C.
+    """The course of training, by epoch. `stopped` is the reason if it ended early; `interrupted`: by Ctrl-C.
 
-    `plan` is the plan by which the epochs were computed: "operations", "recorded", or one of another package. `note`
-    says why it was not a faster one. `threads` is how many of BLAS computed the last epoch's products on the CPU.
-    `before` is the number of epochs before the first.
+    `plan` names the plan that computed the epochs: "operations", "recorded", or one of another package. `note` says why
+    it was chosen. `threads` is the number of BLAS threads for the last epoch's products on the CPU. `before` is the
+    number of epochs trained earlier.
     """
 
     epochs: list[Epoch] = field(default_factory=list)
@@ -81,9 +81,9 @@ class History:
 
 
 class ProgressBar:
-    """A bar in the terminal, for train(…, on_epoch=ProgressBar(epochs)): it ends with the last epoch.
+    """A progress bar in the terminal, for train(…, on_epoch=ProgressBar(epochs)). It ends with the last epoch.
 
-    with ProgressBar(epochs) as bar: … takes it away too where training ends early. Not `shown`, it does nothing.
+    `with ProgressBar(epochs) as bar: …` also removes it if training ends early. If not `shown`, it does nothing.
     """
 
     def __init__(self, epochs: int, shown: bool = True):
@@ -103,7 +103,7 @@ class ProgressBar:
 
 
 def _in_todays_words(function: Callable[..., History]) -> Callable[..., History]:
-    """The function; an argument of an earlier version is refused in one line, with what to write now."""
+    """The function, which refuses arguments of earlier versions in one line that says what to write now."""
 
     @functools.wraps(function)
     def called(*arguments: Any, **options: Any) -> History:
@@ -135,22 +135,22 @@ def train(
 ) -> History:
     """Train `network` in place.
 
-    X, Y: samples (n, …) and targets (n, n_out), float32, on the CPU. They are sent to the device at once, unless X are
-        HostSamples: then batch by batch.
+    X, Y: samples (n, …) and targets (n, n_out), float32, on the CPU. They are sent to the device at once; an X that is
+        a HostSamples is sent batch by batch.
     epochs: number of passes over all samples.
-    batch_size: rows of a step; the last of an epoch may have fewer.
-    learning_rate: of every epoch, or a function of the epoch's number, from 1 on.
+    batch_size: rows per step; the last step of an epoch may have fewer.
+    learning_rate: one rate for all epochs, or a function of the epoch's number, from 1 on.
     optimizer: SGD(), Adam() …; plain SGD by default. It continues from its state.
-    seed: of the order of the samples, which in epoch e depends on seed and e only.
+    seed: seed of the order of the samples, which in epoch e depends only on seed and e.
     validation: samples and targets whose cost is computed after each epoch.
-    plan: how an epoch is computed: "operations", "recorded" …; by default by the first plan that fits: see plans.py.
-    together: the group whose members share each batch. All get the same parameters, to rounding those of one device.
-    on_epoch: is called with each epoch; ProgressBar(epochs) is one.
-    after: the history of the epochs before: training continues as if it had never stopped.
+    plan: how to compute an epoch: "operations", "recorded" …; by default the first plan that fits: see plans.py.
+    together: the group whose members share each batch. All get the same parameters, up to rounding those of one device.
+    on_epoch: a function that is called with each Epoch, such as ProgressBar(epochs).
+    after: the history of earlier epochs: training continues as if it had never stopped.
 
-    Returns the costs and seconds of each epoch. Training ends early if the cost is no longer finite, and on Ctrl-C.
-    Then the network keeps the best parameters so far, by the validation cost if there is one. A member that is
-    interrupted leaves the others waiting. Everything is compiled before the clock starts.
+    Returns a History: cost and seconds of each epoch. Training ends early if the cost is no longer finite, and on
+    Ctrl-C. Then the network keeps the best parameters so far, judged by the validation cost if there is one. A member
+    that is interrupted leaves the others waiting. Everything is compiled before the clock starts.
 
     Raises CourseError for data that do not fit the network, and for options out of range.
 
@@ -220,12 +220,12 @@ def evaluate(
     on_rows: Callable[[int], None] | None = None,
     threads: int | None = None,
 ) -> float:
-    """The cost of all samples, computed for some thousand at a time.
+    """The cost of all samples, computed for a few thousand at a time.
 
     X, Y: samples (n, …) and targets (n, n_out), on the backend's device, where the network is too.
     group: every member holds all samples, computes the costs of its shard, and gets the mean over all.
-    on_rows: is called with the number of rows that this member computes next.
-    threads: of BLAS on the CPU; by default as many as pay.
+    on_rows: a function that is called with the number of rows that this member computes next.
+    threads: number of BLAS threads on the CPU; by default as many as are worthwhile.
 
     >>> X, Y = np.zeros((5, 4), np.float32), np.ones((5, 1), np.float32)
     >>> evaluate(make_network([4, 1]), X, Y, choose("numpy"))  # each output is sigmoid(0): ½ (½ − 1)²
@@ -280,7 +280,7 @@ def _order_for(X: Any, order: np.ndarray, backend: Calls) -> Array:
 
 
 def _made_ready(task: Task, asked: str | None) -> Plan:
-    """The plan of a training, with all compiled: what was tried is not part of the first epoch's time."""
+    """The plan of a training, with everything compiled, so that trials do not count in the first epoch's time."""
     plan, group = plans.chosen(task, asked), task.together.group
     if group.size > 1:
         evaluate(task.network, task.X[:1], task.Y[:1], task.backend)
@@ -290,7 +290,7 @@ def _made_ready(task: Task, asked: str | None) -> Plan:
 
 
 def _refuse_bad_group(together: Together, backend: Calls) -> None:
-    """Raise CourseError for shares that are not one for each member, and for a group on another device."""
+    """Raise CourseError unless there is a share for each member, and the group is on the backend's device."""
     group = together.group
     shard_sizes(1, group.size, together.shares)
     if group.size > 1 and group.device != backend.device:

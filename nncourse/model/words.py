@@ -1,7 +1,7 @@
 """Networks in words: image1x28x28,conv4x2same,pool4,128,10 is an image, a convolution, a pool and two dense layers.
 
-The first word is a sample: an image of channels x rows x columns, a number of inputs, or tokens12x10, a sequence of 12
-tokens of 10 kinds. The others are layers:
+The first word describes a sample: an image of channels x rows x columns, a number of inputs, or tokens12x10, a sequence
+of 12 tokens of 10 kinds. The other words are layers:
 
     conv4x3         4 filters of 3 x 3; conv4x3same with zeros around the image that keep its size, conv4x3p2 with 2
                     rows and columns of zeros on each side, conv4x3p1+0 with 1 before the image and none after it,
@@ -9,10 +9,10 @@ tokens of 10 kinds. The others are layers:
     pool2           the maxima of adjacent windows of 2 x 2; pool3s2p1 with stride and padding
     averagepool2    their means; averagepool3s2 with a stride
     globalpool      the mean of each channel, for any size of image
-    batchnorm       batch normalisation, then the activation of the convolution or dense layer before it; that has no
-                    activation, and a convolution has no biases, which would have no effect
+    batchnorm       batch normalisation, which takes over the activation of the convolution or dense layer before it; a
+                    convolution then has no biases either, since they would have no effect
     layernorm       layer normalisation, over the last axis: the numbers of a row
-    resnet34        all layers of a ResNet-34 except the last, dense one; or resnet18
+    resnet34        all layers of a ResNet-34 except the dense layer at its end; also resnet18
     dropout0.5      drops half of the numbers in training
     embed64         a row of 64 numbers for each token, by its kind and its position; embed64unordered by its kind alone
     attention4      causal self-attention with 4 heads: each position of a sequence looks at itself and those before it;
@@ -40,7 +40,7 @@ EXAMPLE = "30,60,10,1 or image1x28x28,conv4x2same,pool4,128,10"
 
 
 class Word(NamedTuple):
-    """One word: its kind, and all of its numbers, defaults included."""
+    """One word: its kind and all its numbers, including defaults."""
 
     kind: str
     numbers: tuple[float, ...] = ()
@@ -81,7 +81,7 @@ SAMPLES = "image", "tokens", "dense"  # the first word
 
 
 def forms() -> dict[str, tuple[Form, Registered]]:
-    """The forms of the words, and what they mean, by their first letters."""
+    """The forms of the words and their meanings, by the letters that the words begin with."""
     known = [*registered().values(), *map(Registered, (OF_IMAGES, OF_TOKENS, RESNET, BLOCK))]
     return {each.form.word: (each.form, each) for each in known if each.form}
 
@@ -124,9 +124,9 @@ def input_shape(words: Sequence[Word]) -> Shape:
 
 
 def layers_of(words: Sequence[Word], activations: Sequence[str]) -> list[Layer]:
-    """The layers, with parameters that take no memory yet; `activations` has one for each word that takes one.
+    """The layers, with parameters that take no memory yet. `activations` has one for each word that takes one.
 
-    Raises a CourseError that begins with the word if a layer does not fit the one before it.
+    Raises CourseError, whose message begins with the word, if a layer does not fit the one before it.
     """
     shape, names = input_shape(words), iter(activations)
     layers: list[Layer] = []
@@ -176,7 +176,7 @@ def with_dropout(words: Sequence[Word], rate: float) -> list[Word]:
     """The words with a dropout after each hidden dense layer, or after its batch normalisation."""
     hidden = [number for number, word in enumerate(words[:-1]) if number and word.kind == "dense"]
     if not hidden:
-        raise CourseError(f"expected a hidden dense layer to put a dropout behind; got {','.join(map(str, words))}")
+        raise CourseError(f"expected a hidden dense layer, to put a dropout after; got {','.join(map(str, words))}")
     known = forms()
     places = [number + bool(known[words[number + 1].kind][1].says("takes_over_activation")) for number in hidden]
     found: list[Word] = []

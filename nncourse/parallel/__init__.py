@@ -1,4 +1,4 @@
-"""Training on many devices: groups of processes, how they are started, and strategies. __init__.pyi lists the API."""
+"""Training on many devices: groups of processes, ways to start them, and strategies. __init__.pyi lists the API."""
 
 import lazy_loader
 

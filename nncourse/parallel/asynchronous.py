@@ -1,7 +1,7 @@
-"""Asynchronous SGD (Downpour): no worker waits for another, so none has quite the latest parameters.
+"""Asynchronous SGD (Downpour, Dean and others, 2012): no worker waits for another, so none is quite up to date.
 
 The first members are servers, each with a part of the parameters. The others are workers, each with a shard of the
-rows: compute a gradient, push it, fetch the parameters, repeat. A server applies a gradient when it arrives,
+rows: they compute a gradient, push it, fetch the parameters, and repeat. A server applies a gradient when it arrives,
 W ← W − η g, whatever has changed since the fetch. The *staleness* of a gradient is the number of updates between its
 worker's fetch and its arrival: 0 is plain SGD, and K equal workers have about K − 1. A stale gradient belongs to
 parameters of the past, so many workers need a smaller rate.
@@ -37,15 +37,15 @@ class Listening(Group, Protocol):
     """A group whose members can wait for a message from anyone: MPI's or a simulated one, not NCCL's."""
 
     def next_sender(self, tag: int = 0, patience: float = inf) -> int | None:
-        """Wait for a message with this tag, and return the sender of the first; it is still to be received.
+        """Wait for a message with this tag, and return the sender of the first, without receiving the message.
 
-        None after `patience` seconds, or if the group knows that none can come any more.
+        Returns None after `patience` seconds, or if the group knows that no such message can come any more.
         """
 
 
 @dataclass(frozen=True)
 class Downpour:
-    """How to train. `batch_size` is a worker's; n_fetch is a multiple of n_push."""
+    """Settings of train_asynchronously(). `batch_size` is a worker's; n_fetch is a multiple of n_push."""
 
     epochs: int
     servers: int = 1
@@ -58,7 +58,7 @@ class Downpour:
 
 @dataclass
 class Arrivals:
-    """What the first server saw. An epoch is over when as many rows were pushed as there are."""
+    """What the first server saw. An epoch ends when gradients of as many rows as the data has were pushed."""
 
     staleness: Counter[int] = field(default_factory=Counter)  # number of gradients with each staleness
     pushes: Counter[int] = field(default_factory=Counter)  # by the worker's rank
@@ -68,7 +68,7 @@ class Arrivals:
 
 
 class Task(NamedTuple):
-    """What is trained, on what; `cuts` are the servers' parts of the flat parameters."""
+    """What to train, and on what. `cuts` are the servers' parts of the flat parameters."""
 
     network: Network
     X: Array
@@ -90,10 +90,10 @@ def train_asynchronously(
 
     X, Y: samples (n, …) and targets (n, n_out), the same at every member; a worker takes its own rows.
     group: member 0 is the first server. A worker may die; the servers may not.
-    timeline: is filled.
+    timeline: a Timeline to which this member's spans are added.
     settings: fields of Downpour, such as epochs and learning_rate.
 
-    Returns what its server saw to member 0, None to the others.
+    Returns the Arrivals at its server to member 0, None to the others.
     Raises CourseError for settings and groups that do not fit together.
 
     >>> data = datasets.moons()
@@ -131,7 +131,7 @@ def train_asynchronously(
 
 
 def work(task: Task, group: Listening, plan: Downpour, timeline: Timeline) -> None:
-    """Compute, push and fetch, until the first server answers that it is enough."""
+    """Compute, push and fetch, until the first server answers that training is over."""
     network, X, Y, backend, cuts = task
     W, gathered, trained = network.flat_parameters, np.zeros_like(network.flat_parameters), 0
     versions, enough = [0] * len(cuts), False
@@ -230,10 +230,10 @@ def _refuse_bad_plan(plan: Downpour, group: Listening, rows: int) -> None:
     """Raise CourseError for a plan that does not fit the group, and for a group without next_sender()."""
     refuse_bad_options(plan.epochs, plan.batch_size, plan.learning_rate)
     if not 1 <= plan.servers < group.size or rows < group.size - plan.servers:
-        got = f"{group.size} members, {plan.servers} of them servers, and {rows} rows"
-        raise CourseError(f"expected a server, a worker and a row for each worker at least; got {got}")
+        got = f"servers {plan.servers}, workers {group.size - plan.servers}, rows {rows}"
+        raise CourseError(f"expected at least one server, one worker, and one row for each worker; got {got}")
     if plan.n_push < 1 or plan.n_fetch < 1 or plan.n_fetch % plan.n_push:
         got = f"n_push {plan.n_push} and n_fetch {plan.n_fetch}"
         raise CourseError(f"expected n_push of at least 1, and n_fetch a multiple of it; got {got}")
     if not hasattr(group, "next_sender"):
-        raise CourseError(f"expected a group whose members can hear from anyone, such as one of MPI; got {group}")
+        raise CourseError(f"expected a group whose members can hear from anyone, such as an MPIGroup; got {group}")

@@ -3,14 +3,14 @@
 1. The parameters begin at random; make_network() does this.
 2. Every member gets a copy of them.
 3. Every member trains on some batches of its own rows, without communication.
-4. Every member gives away its parameters, and waits for the slowest.
+4. Every member sends its parameters, and waits for the slowest.
 5. The mean becomes the new parameters of all: an all-reduce does both.
 6. Repeat from step 3.
 
-A batch is cut as in synchronous training, and each member counts by the number of its rows. With one batch a round this
-is synchronous training, to rounding: the mean of W − η g is W minus η times the mean of g. That holds for plain SGD,
-and with momentum and L2, since the optimizer's state is averaged too; not for Adam, since the mean of squares is not
-the square of the mean. With more batches a round it never holds: the parameters differ after the first batch.
+A batch is divided as in synchronous training, and members are weighted by their numbers of rows. With one batch per
+round the result is that of synchronous training, up to rounding: the mean of W − η g is W minus η times the mean of g.
+This holds for plain SGD, and with momentum and L2, since the optimizer's state is averaged too; not for Adam, since the
+mean of squares is not the square of the mean. With more batches per round the parameters differ after the first.
 """
 
 import time
@@ -47,10 +47,10 @@ def train_by_averaging(
     """Train `network` in place; all members call this with the same arguments, and end with the same parameters.
 
     X, Y: all samples (n, …) and targets (n, n_out), on the CPU; each member takes its own rows of them.
-    epochs, learning_rate, optimizer, seed: as of train().
-    batches_a_round: how many batches each member trains on between two averagings.
-    batch_size: rows of all members together.
-    timeline: is filled.
+    epochs, learning_rate, optimizer, seed: as for train().
+    batches_a_round: number of batches that each member trains on between two averagings.
+    batch_size: rows per batch, of all members together.
+    timeline: a Timeline to which this member's spans are added.
 
     Returns the costs and seconds of each epoch. Raises CourseError for data and options that do not fit.
 
@@ -66,7 +66,7 @@ def train_by_averaging(
     refuse_bad_options(epochs, batch_size, learning_rate)
     refuse_bad_data(network, X, Y)
     if batches_a_round < 1:
-        raise CourseError(f"expected at least 1 batch a round, got {batches_a_round}")
+        raise CourseError(f"expected at least 1 batch per round; got {batches_a_round}")
     optimizer, history, there = optimizer or SGD(), History(plan="operations"), network.on(backend)
     X, Y = backend.to_device(X), backend.to_device(Y)
     begin_alike(there, group)  # step 2
@@ -100,7 +100,7 @@ def train_by_averaging(
 
 
 def average(network: Network, optimizer: Optimizer, share: float, group: Group) -> None:
-    """Replace parameters, the optimizer's state and running statistics by their mean over all members.
+    """Replace parameters, the optimizer's state and running statistics with their mean over all members.
 
     `share`: this member's weight in the mean.
     """

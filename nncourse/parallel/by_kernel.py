@@ -1,4 +1,4 @@
-"""A group whose sums are computed by a kernel of all_reduce, so that a student's exchange trains a network.
+"""A group whose sums are computed by an all_reduce kernel, so that a student's kernel can train a network.
 
 kernel, whose = own_all_reduce()
 
@@ -18,10 +18,10 @@ from nncourse.parallel.patient import PatientGroup
 
 
 class ByKernel:
-    """A group in which all_reduce(vector) is kernel(group, vector), by the group's send and receive.
+    """A group in which all_reduce(vector) is kernel(group, vector), which uses the group's send and receive.
 
-    The kernel adds vectors of float32, which it is judged with: gradients, parameters. The group itself adds other
-    types: counts, costs, times. `sums` counts the kernel's calls.
+    The kernel adds vectors of float32, for which it was checked: gradients and parameters. The group itself adds
+    vectors of other types: counts, costs, times. `sums` counts the kernel's calls.
     """
 
     queued = False  # its kernel computes on the CPU
@@ -44,4 +44,4 @@ class ByKernel:
         return getattr(self.group, name)  # send, receive, broadcast, the clock of a simulated group
 
     def __repr__(self) -> str:
-        return f"{self.group}, whose sums are made by {self.kernel}"
+        return f"{self.group}, with sums by {self.kernel}"

@@ -1,7 +1,7 @@
 """Energy: read from counters, never estimated.
 
-A GPU counts its joules since the driver was loaded (NVML, package nvidia-ml-py). Intel's and AMD's processors count
-theirs (RAPL, below /sys/class/powercap), but virtual machines hide the counters, and reading may need permission.
+A GPU counts its joules since the driver was loaded (NVML, package nvidia-ml-py). Processors of Intel and AMD count
+theirs too (RAPL, below /sys/class/powercap), but virtual machines hide these counters, and reading may need permission.
 Without a counter the energy is "not measurable here".
 
     meters, missing = meters_here()
@@ -10,7 +10,7 @@ Without a counter the energy is "not measurable here".
         train(…)
     for energy in measurement.energies: print(energy)
 
-A counter is updated every 20 to 100 ms only: short work has to be repeated for LEAST seconds, as energy_of() does.
+A counter is updated only every 20 to 100 ms: short work has to be repeated for LEAST seconds, as energy_of() does.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from nncourse import threads
 from nncourse.errors import CourseError, reason_of
 
 LEAST = 2.0  # seconds of work, so that an update of a counter is at most 5 % of it
-EVERY = 0.5  # seconds between two readings: with less a figure would show the counter's updates
+EVERY = 0.5  # seconds between two readings: with less, a figure would show the counter's updates
 POWERCAP = Path("/sys/class/powercap")
 NOWHERE = "not measurable here"
 BUSY = 0.1  # share of a device in use above which it is not idle
@@ -37,7 +37,7 @@ NOT_IDLE = "idle was not idle: others computed when it was measured"
 
 @dataclass(frozen=True)
 class Meter:
-    """One device's counter: `read()` gives joules since any moment. After `range` joules it starts from 0 again."""
+    """One device's counter: `read()` gives joules since some moment. After `range` joules it starts from 0 again."""
 
     name: str
     kind: str  # "gpu" or "cpu"
@@ -49,7 +49,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Energy:
-    """The energy of one device in some time.
+    """The energy of one device over a time.
 
     `idle_watts` is its power while nothing runs: None if unknown, NaN if others computed when it was measured.
     """
@@ -67,12 +67,12 @@ class Energy:
 
     @property
     def above_idle(self) -> float | None:
-        """The joules without those that the device would have taken while idle; None if unknown."""
+        """The joules minus those that the device would have used while idle; None if these are unknown."""
         return self.joules - self.idle_watts * self.seconds if self.idle_watts is not None and self.was_idle else None
 
     @property
     def was_idle(self) -> bool:
-        """False if others computed when the idle power was measured: so, too, where that is more than the power."""
+        """False if others computed when the idle power was measured, or if it is above the power now."""
         return self.idle_watts is None or self.idle_watts <= self.watts
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Energy:
 
 @dataclass
 class Measurement:
-    """The result of `measured`: at each of `times`, seconds from the start, the joules of each meter so far."""
+    """The result of `measured`: the joules of each meter so far, at each of `times` (seconds from the start)."""
 
     meters: Sequence[Meter]
     idle: Sequence[float | None]
@@ -119,7 +119,7 @@ class Measurement:
 
 
 def edp(energies: Sequence[Energy]) -> float:
-    """The energy-delay product in joule seconds: the time, times the energy of all devices."""
+    """The energy-delay product in joule seconds: the longest time, times the energy of all devices."""
     return max(energy.seconds for energy in energies) * sum(energy.joules for energy in energies)
 
 
@@ -130,7 +130,7 @@ def measured(
     every: float = EVERY,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Measurement]:
-    """Read all meters before the block, every `every` seconds, and after it. The block must wait for its GPU work."""
+    """Read all meters before the block, every `every` seconds in it, and after it. The block must wait for GPU work."""
     found = Measurement(meters, idle or [None] * len(meters))
     start = clock()
     last = [meter.read() for meter in meters]
@@ -182,7 +182,7 @@ def energy_of(
     clock: Callable[[], float] = time.perf_counter,
     **options: Any,
 ) -> tuple[list[Energy], int]:
-    """The energy of one call of work(), which is repeated for `least` seconds, and the number of calls.
+    """The energy of one call of work(), averaged over calls for `least` seconds; and the number of calls.
 
     work() must wait for its GPU work. Raises CourseError if there is no meter.
     """

@@ -1,12 +1,12 @@
-"""CPU and GPUs together: each device has the share of a batch that it computes in the same time as the others.
+"""CPU and GPUs together: each device gets the share of a batch that takes it as long as the others take for theirs.
 
-The first process works on the CPU, each other one on a GPU. If the CPU takes f = T_cpu / T_gpu times as long as a GPU
-for the same rows, then beside K GPUs its best share is 1 / (K f + 1). It saves at most this part of the time: 4 % for
+The first process works on the CPU, each other process on a GPU. If the CPU takes f = T_cpu / T_gpu times as long as a
+GPU for the same rows, its best share next to K GPUs is 1 / (K f + 1). It saves at most this part of the time: 4 % for
 f = 12 and two GPUs. The CPU's other work, feeding the GPUs and exchanging gradients, easily costs more. Gradients are
 weighted by rows.
 
-These are processes, because Python runs only one thread of a process at a time, except within some calls. Without a GPU
-two CPU backends of different speed stand in: "numpy" for the GPU, "numba" for the CPU.
+Each device has a process, because Python runs only one thread of a process at a time, except within some calls. Without
+a GPU, two CPU backends of different speed stand in: "numpy" for the GPU, "numba" for the CPU.
 
     group, backend, what = take_device(world)
     shares = measured_shares(network, X, Y, backend, group, batch_size=256)
@@ -33,13 +33,13 @@ from nncourse.parallel.mpi import MPIGroup
 
 
 def step_seconds(share: float, f: float, gpus: int = 1, gpu_alone: float = 1.0, exchange: float = 0.0) -> float:
-    """The theoretical seconds of a step: the longer of the CPU's time for its share and the GPUs' for the rest.
+    """The theoretical seconds of a step: gpu_alone · max(share · f, (1 − share) / gpus) + exchange.
 
-    share: the CPU's part of the batch's rows, 0 to 1.
-    f: the CPU's time over a GPU's for the same rows.
-    gpus: the number of GPUs, which share the rest.
-    gpu_alone: seconds of one GPU for the whole batch.
-    exchange: seconds of adding the gradients.
+    share: the CPU's share of the batch's rows, from 0 to 1.
+    f: the CPU's time divided by a GPU's for the same rows.
+    gpus: number of GPUs, which divide the rest among them.
+    gpu_alone: seconds that one GPU takes for the whole batch.
+    exchange: seconds that adding the gradients takes.
 
     >>> step_seconds(0.1, f=9), step_seconds(0.2, f=9)
     (0.9, 1.8)
@@ -48,9 +48,9 @@ def step_seconds(share: float, f: float, gpus: int = 1, gpu_alone: float = 1.0, 
 
 
 def take_device(world: MPIGroup) -> tuple[MPIGroup, Backend, str]:
-    """This process's group, with its device; its backend; and the device in words."""
+    """This process's group, with its device; its backend; and the device in words. CourseError for one process."""
     if world.size < 2:
-        raise CourseError("expected two processes at least, one for the CPU and one for each GPU; got 1")
+        raise CourseError("expected at least two processes, one for the CPU and one for each GPU; got 1")
     if not devices.gpu_available():
         name = "numba" if world.rank == 0 else "numpy"
         return world, choose(name), f"{name} on a core, which stands in for the {'GPU' if world.rank else 'CPU'}"
@@ -65,10 +65,10 @@ def take_device(world: MPIGroup) -> tuple[MPIGroup, Backend, str]:
 def measured_shares(
     network: Network, X: np.ndarray, Y: np.ndarray, backend: Calls, group: Group, batch_size: int
 ) -> list[float]:
-    """The share of each member, from its time for a row while the others work too.
+    """The share of each member, from its time per row while the others work too.
 
-    Part of a step does not depend on the rows, so the time is measured with about the final rows: first with equal
-    shares, then with those that follow, three times in all.
+    Part of a step's time does not depend on the rows, so it is measured with nearly the final shares: first with equal
+    ones, then with the shares that follow from these, three times in all.
     """
     shares = [1 / group.size] * group.size
     there = network.on(backend)

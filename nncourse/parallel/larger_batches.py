@@ -1,10 +1,10 @@
 """Why K workers with B samples each act as one with a batch of K·B, what that costs, and two remedies.
 
-The gradient is the mean over all K·B samples, to rounding that of one device with a batch of K·B. An epoch has 1/K of
-the steps; at the same rate they are no longer than before, so the network learns less in an epoch. (In the thesis: 80 %
-with 128 samples a step, 74 % with two GPUs and 128 each, 80 % with 64 each.) Either the batch of all workers stays B,
-with B/K each; that is one device with B again. Or the rate grows with the batch, gradually at first, because training
-may diverge at so large a rate: a warm-up.
+The gradient is the mean over all K·B samples: up to rounding, that of one device with a batch of K·B. An epoch has 1/K
+of the steps. At the same rate these are no larger than before, so the network learns less per epoch. (In the thesis:
+80 % with 128 samples per step, 74 % with two GPUs and 128 each, 80 % with 64 each.) One remedy keeps the batch of all
+workers at B, B/K each, which equals one device with B. The other lets the rate grow with the batch, gradually at first,
+because training may diverge at so large a rate: a warm-up.
 """
 
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ def larger_batches(
     rows: int = 10_240,
     seeds: Sequence[int] = (0, 1, 2),
 ) -> dict[str, list[float]]:
-    """The accuracy on the test set of each way to train with larger batches.
+    """The test accuracy of four ways to train with larger batches.
 
     data, test: training and test set.
-    group: the workers are its members if it has several; one device computes the same, to rounding.
-    workers, batch_size: the number of workers, and the rows of a worker's batch.
+    group: its members are the workers, if it has several; one device computes the same, up to rounding.
+    workers, batch_size: number of workers, and rows of a worker's batch.
     rate: learning rate of one worker alone.
-    epochs, warm: the number of epochs, and after how many the large rate is reached.
-    rows: samples of an epoch, best a multiple of workers * batch_size: then all batches have the same size.
-    seeds: of the initial weights, one for each training.
+    epochs, warm: number of epochs, and after how many of them the large rate is reached.
+    rows: samples per epoch, best a multiple of workers * batch_size: then all batches have the same size.
+    seeds: seeds of the initial weights, one for each training.
 
     Returns, for each way, the accuracy of each seed, from 0 to 1.
 

@@ -1,4 +1,4 @@
-"""A group of processes that exchange by MPI (mpi4py): each process of `mpiexec -n 4 …` is one member."""
+"""A group of processes that exchange over MPI (mpi4py): each process of `mpiexec -n 4 …` is one member."""
 
 import math
 import time
@@ -13,9 +13,9 @@ from nncourse.threads import begin_with_one
 
 
 def mpi() -> Any:
-    """The module mpi4py.MPI, which starts MPI in this process; NumPy's products begin with one thread of it.
+    """The module mpi4py.MPI, which starts MPI in this process. NumPy's products then begin with one thread.
 
-    Raises CourseError if it is missing.
+    Raises CourseError if mpi4py or MPI is missing.
     """
     try:
         from mpi4py import MPI
@@ -27,10 +27,10 @@ def mpi() -> Any:
 
 
 class MPIGroup:
-    """All processes of the world, or those of another communicator of mpi4py.
+    """All processes of MPI's world, or those of a different communicator of mpi4py.
 
-    MPI exchanges vectors in the host's memory. On "gpu" each vector is copied through it: slow, unlike NCCLGroup, but a
-    member with a GPU and one without can be in the same group.
+    MPI exchanges vectors in the host's memory. On "gpu" each vector is copied through it. This is slow, unlike
+    NCCLGroup, but a member with a GPU and one without can be in the same group.
     """
 
     def __init__(self, device: str = "cpu", communicator: Any = None):
@@ -75,9 +75,9 @@ class MPIGroup:
         _back(here, vector)
 
     def next_sender(self, tag: int = 0, patience: float = math.inf) -> int | None:
-        """Wait for a message with this tag, and return the sender of the first; it is still to be received.
+        """Wait for a message with this tag, and return the sender of the first, without receiving the message.
 
-        None after `patience` seconds.
+        Returns None after `patience` seconds.
         """
         status, end = self._MPI.Status(), time.monotonic() + patience
         while not self.communicator.Iprobe(self._MPI.ANY_SOURCE, tag, status):
@@ -90,7 +90,7 @@ class MPIGroup:
         self.communicator.Barrier()
 
     def __repr__(self) -> str:
-        return f"process {self.rank} of {self.size}, by MPI"
+        return f"process {self.rank} of {self.size}, over MPI"
 
 
 def _back(here: np.ndarray, vector: Array) -> None:

@@ -1,4 +1,4 @@
-"""A group of processes that exchange by NCCL, through CuPy: one process a GPU, started by MPI.
+"""A group of processes that exchange over NCCL, through CuPy: one process per GPU, started by MPI.
 
 Exchanges are queued on the current stream, in order with the kernels that are launched before and after.
 """
@@ -16,13 +16,13 @@ from nncourse.parallel.mpi import mpi
 
 
 class NCCLGroup:
-    """All processes of MPI's world, or those of another communicator, each with a GPU of its own.
+    """All processes of MPI's world, or those of a different communicator, each with its own GPU.
 
-    Vectors are CuPy's, on this process's GPU, which is made the current one.
+    Vectors are CuPy arrays on this process's GPU, which becomes CuPy's current device.
     """
 
     device = "gpu"
-    queued = True  # exchanges wait for no other process on the CPU, so that steps with them can be recorded
+    queued = True  # exchanges do not block the CPU, so that steps with exchanges can be recorded
 
     def __init__(self, communicator: Any = None):
         self.communicator = communicator or mpi().COMM_WORLD
@@ -64,7 +64,7 @@ class NCCLGroup:
         return parts
 
     def send(self, vector: Array, to: int, tag: int = 0) -> None:
-        """NCCL has no tags: messages to a member have to be received in the order sent."""
+        """NCCL has no tags: a member must receive messages in the order in which they were sent."""
         self._members.send(*self._described(vector), to, _stream())
 
     def receive(self, vector: Array, source: int, tag: int = 0) -> None:
@@ -82,7 +82,7 @@ class NCCLGroup:
         return vector.data.ptr, vector.size, self._types[vector.dtype.name]
 
     def __repr__(self) -> str:
-        return f"process {self.rank} of {self.size}, by NCCL"
+        return f"process {self.rank} of {self.size}, over NCCL"
 
 
 def nccl() -> Any:
@@ -104,7 +104,7 @@ def nccl() -> Any:
 def _take_a_gpu(communicator: Any) -> None:
     """Select a GPU of this host for this process. Raises CourseError, in all members, if there are too few."""
     if reason := devices.why_no_gpu():
-        raise CourseError(f"expected a GPU for each process; {reason}")
+        raise CourseError(f"expected a GPU for each process; got none: {reason}")
     import cupy
 
     MPI = mpi()

@@ -1,8 +1,8 @@
 """A group of MPI processes for trying kernels: no exchange waits for ever.
 
-MPI's own send may return at once or wait until the other side receives. Usually it returns for a few thousand bytes,
-and waits for more. So a program in which all members send first works with short messages and hangs with long ones.
-Here `buffered` decides: sends return at once, with a copy on its way, or they always wait.
+MPI's own send may return at once, or wait until the other side receives. Usually it returns at once for up to a few
+thousand bytes, and waits for more. So a program in which all members send first works with short messages and hangs
+with long ones. Here `buffered` decides: sends either return at once, with a copy on its way, or always wait.
 """
 
 import time
@@ -15,15 +15,15 @@ from nncourse.errors import CourseError
 from nncourse.parallel.mpi import MPIGroup
 from nncourse.parallel.simulation import count
 
-BUSY = 1e-3  # seconds of polling without pause; then a member sleeps in between, to free its core
+BUSY = 1e-3  # seconds of polling without pause; after that a member sleeps between polls, to free its core
 NAP = 1e-4
 
 
 class PatientGroup(MPIGroup):
     """The processes of a communicator, on the CPU. A send or receive raises CourseError after `patience` seconds.
 
-    The error names this member, the number of its send or receive, and the other member. The members copy the
-    communicator together, so that messages of a failed exchange do not reach the next one.
+    The error names this member, the number of its send or receive, and the other member. All members have to make the
+    group together: it copies the communicator, so that messages of a failed exchange do not reach the next one.
     """
 
     def __init__(self, communicator: Any = None, patience: float = 2.0, buffered: bool = True):
@@ -51,16 +51,16 @@ class PatientGroup(MPIGroup):
         if status.Get_count(self._MPI.BYTE) != vector.nbytes:
             got = f"{status.Get_count(self._MPI.BYTE)} bytes came instead of {vector.nbytes}"
             raise CourseError(f"rank {self.rank} expected at its step {self.step} to {wanted}: {got}")
-        # A long message comes in parts, which MPI may send only while the other side calls it.
+        # A long message comes in parts. MPI may send them only while the other side calls MPI.
         request = message.Irecv(vector)
         self._under_way.append((request, vector))
         self._wait(request.Test, wanted, "it has begun to come, and does not end")
 
     def exchange(self, kernel: Callable[["PatientGroup", np.ndarray], Any], vector: np.ndarray) -> None:
-        """kernel(self, vector), and wait until long messages that it has sent are with the receivers.
+        """Call kernel(self, vector), then wait until the long messages that it sent have been received.
 
-        MPI may move a long message only while its sender calls MPI: if the sender went on to compute instead, the
-        receiver would wait for as long as that takes.
+        MPI may move a long message only while its sender calls MPI. If the sender started to compute instead, the
+        receiver would have to wait until that is done.
         """
         before = [request for request, _ in self._under_way]  # of exchanges that have failed
         kernel(self, vector)

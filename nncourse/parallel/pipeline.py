@@ -1,10 +1,10 @@
 """Model parallelism: each device owns some layers, and the samples pass through the devices as through a pipeline.
 
-Forward, a member computes its layers and sends the activations up. Backward, it receives dC/dA of its outputs and sends
-dC/dA of its inputs down. With whole batches only one device works at a time. So a batch is cut into M micro-batches,
-which follow each other. If all stages take equally long, K devices then wait (K − 1) / (M + K − 1) of the time, the
-*bubble*. The gradients of the micro-batches, weighted by rows, add up to that of the batch, to rounding; only layers
-with statistics of the batch see a micro-batch instead.
+In the forward pass a member computes its layers and sends the activations up. In the backward pass it receives dC/dA of
+its outputs and sends dC/dA of its inputs down. With whole batches only one device would work at a time. So a batch is
+cut into M micro-batches, which follow each other. If all stages take equally long, K devices then wait for the share
+(K − 1) / (M + K − 1) of the time, the *bubble*. The gradients of the micro-batches, weighted by rows, add up to that of
+the batch, up to rounding. Only layers with statistics of the batch see a micro-batch instead.
 
 Several pipelines add data parallelism: each has a shard of the batch, and the gradients of a stage are added over its
 `replicas`. grid() of stages.py makes these groups.
@@ -40,7 +40,7 @@ def all_forward_first(stage: int, stages: int, count: int) -> list[Work]:
 def one_forward_one_back(stage: int, stages: int, count: int) -> list[Work]:
     """Backward as soon as possible: a stage keeps the activations of at most 1 + (stages above it) micro-batches.
 
-    The bubble is the same.
+    The bubble is as long as with all_forward_first.
     """
     ahead = min(stages - 1 - stage, count)
     order: list[Work] = [("forward", number) for number in range(ahead)]
@@ -74,12 +74,12 @@ def train_pipeline(
     """Train `network` in place; every member calls this with the same arguments, and ends with all parameters.
 
     X, Y: all samples (n, …) and targets (n, n_out), on the CPU.
-    pipeline: the members that have one stage of the layers each.
-    replicas: the members with this stage in all pipelines, which have other rows.
+    pipeline: the members of this pipeline, each with one stage of the layers.
+    replicas: the members that have this stage in all pipelines, with different rows.
     epochs, learning_rate, optimizer, seed: as for train(). The optimizer's state stays with the stage.
-    batch_size, micro_batches: rows of all pipelines together, and the number of parts of a pipeline's own rows.
+    batch_size, micro_batches: rows of all pipelines together; number of parts of a pipeline's own rows.
     schedule: "all_forward_first" or "one_forward_one_back".
-    timeline: afterwards it has the spans of the last batch.
+    timeline: a Timeline that gets this member's spans of the last batch.
 
     Returns the costs and seconds of each epoch. Raises CourseError for data and options that do not fit.
 
@@ -100,7 +100,7 @@ def train_pipeline(
     optimizer, history, there = optimizer or SGD(), History(plan="operations"), network.on(backend)
     timeline = Timeline(pipeline.rank) if timeline is None else timeline
     X, Y = backend.to_device(X), backend.to_device(Y)
-    for group in (replicas, pipeline):  # in this order all members get those of the first one of all
+    for group in (replicas, pipeline):  # in this order all members get those of the very first member
         begin_alike(there, group)
     stage = Stage(there, partition(flops(there), pipeline.size), backend, pipeline, timeline)
     for epoch in range(1, epochs + 1):
@@ -143,6 +143,6 @@ def pipeline_gradient(
             continue
         G_below = stage.backward(number, Y[cut], (cut.stop - cut.start) / rows)
         if then == "forward":
-            # Receive before sending: the stage below sends this first, and both would wait for ever if both sent.
+            # Receive before sending: the stage below sends first, and if both sent, both would wait for ever.
             stage.take_input(after, X[cuts[after]])
         stage.give_back(number, G_below)

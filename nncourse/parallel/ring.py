@@ -1,9 +1,9 @@
-"""All-reduce in a ring: a member sends to the next one only, and all members carry the same load.
+"""All-reduce in a ring: each member sends only to the next one, and all members carry the same load.
 
-It has two halves, and ZeRO-1 updates a chunk of the parameters between them.
+It has two halves. ZeRO-1 updates a chunk of the parameters between them.
 
-reduce_scatter  chunk (rank + 1) % size of each member becomes the sum over all; its other chunks hold parts of sums
-all_gather      chunk (rank + 1) % size of each member goes to all others, in the place of theirs
+reduce_scatter  chunk (rank + 1) % size of each member becomes the sum over all; its other chunks hold partial sums
+all_gather      chunk (rank + 1) % size of each member is sent round and replaces the same chunk of all others
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
-"""How training scales: steps and messages measured on this machine's processes; and simulated devices.
+"""Measure how training scales: steps and messages in this machine's processes, and steps on simulated devices.
 
-steps and messages are called in each process of a group, by together.py, and return lists and dicts.
-Measurements alternate, round by round, so that a busy machine slows all of them alike.
+steps() and messages() are called in each process of a group, with together.py, and return lists and dicts.
+Measurements alternate, round by round, so that a busy machine slows all of them equally.
 """
 
 import subprocess
@@ -29,7 +29,7 @@ DONE = 72  # a tag
 
 
 class Clocked:
-    """A group that adds up the seconds of all-reduces, including the wait for other members."""
+    """A group that adds up the seconds of its all-reduces, including waits for other members."""
 
     def __init__(self, group: Group):
         self.group, self.exchange = group, 0.0
@@ -55,11 +55,11 @@ def steps(
     seconds: float = 0.08,
     sizes: Sequence[int] = SIZES,
 ) -> dict[str, dict[str, list[float]]]:
-    """Seconds of a step of data-parallel training, by one process and by all, a list with a number for each round.
+    """Seconds of a step of data-parallel training, by one process and by all; each is a list with one number per round.
 
-    `alone` and `together` are batch sizes, of all processes together; a measurement takes about `seconds`. While one
-    process trains alone the others sleep. Rank 0 returns {"alone": …, "together": …, "exchange": …} by batch size;
-    "exchange" is the part of "together" that all-reduces take.
+    `alone` and `together` are batch sizes, of all processes together. A measurement takes about `seconds`. While one
+    process trains alone, the others sleep. Rank 0 returns {"alone": …, "together": …, "exchange": …}, each by batch
+    size; "exchange" is the part of "together" that all-reduces take.
     """
     network, X, Y = _problem(sizes, max((*alone, *together)))
     found: dict[str, dict[str, list[float]]] = {"alone": {}, "together": {}, "exchange": {}}
@@ -84,7 +84,7 @@ def alone_here(
     batches: batch sizes, in rows.
     rounds: number of measurements of each.
     seconds: about how long a measurement takes.
-    sizes: of the dense network.
+    sizes: the layers of the dense network: inputs, then neurons.
 
     Returns the seconds of a step in each round, by batch size as text.
 
@@ -133,7 +133,7 @@ def _step(
 
 
 def _sleep_until_done(world: MPIGroup) -> None:
-    """A barrier in which the others sleep until rank 0 comes. MPI's own would keep their cores busy."""
+    """A barrier in which the others sleep until rank 0 arrives. MPI's own barrier would keep their cores busy."""
     word = np.zeros(1, np.int64)
     if world.rank:
         world.next_sender(DONE)
@@ -192,7 +192,7 @@ def messages(world: MPIGroup, sizes: Sequence[int], rounds: int = 7) -> dict[str
 
 
 def all_reduces(world: MPIGroup, size: int, rounds: int = 50) -> list[float]:
-    """Seconds of an all-reduce of `size` bytes, each after a barrier: nobody has to wait for the others' work."""
+    """Seconds of all-reduces of `size` bytes, each after a barrier, so that no member waits for others' work."""
     vector, found = np.zeros(size // 4, np.float32), []
     for _ in range(rounds):
         world.barrier()
@@ -219,10 +219,10 @@ def simulated_step(
 
     devices: number of devices.
     batch: rows of all devices together.
-    compute: a device's seconds for a number of rows.
-    size: bytes of the gradient, which is added over all, by the fastest of root, tree and ring.
-    link: between any two of them.
-    spread: each device's seconds are multiplied by one of these, drawn at random.
+    compute: a function of a number of rows; returns the seconds that a device takes for them.
+    size: bytes of the gradient, which is added over all devices, by the fastest of root, tree and ring.
+    link: the link between any two devices.
+    spread: factors; each device's seconds in a step are multiplied by one of these, drawn at random.
     steps, seed: number of steps, and the seed of the draws.
 
     >>> simulated_step(4, 256, lambda rows: 1e-5 * rows, 4000, Link(1e-5, 1e9))

@@ -17,7 +17,7 @@ from nncourse.parallel.timeline import Timeline
 
 
 def partition(costs: Sequence[float], parts: int) -> list[slice]:
-    """The layers of each stage: consecutive ones, so that the most expensive stage is as cheap as possible."""
+    """The consecutive layers of each stage, chosen so that the most expensive stage is as cheap as possible."""
     if not 1 <= parts <= len(costs):
         raise CourseError(f"expected from 1 to {len(costs)} stages for {len(costs)} layers; got {parts}")
     sums = [0, *accumulate(costs)]
@@ -36,10 +36,10 @@ def partition(costs: Sequence[float], parts: int) -> list[slice]:
 
 
 def grid(group: Group, stages: int) -> tuple[Group, Group]:
-    """This member's pipeline, and its replicas: the same stage of all pipelines.
+    """This member's pipeline, and its replicas: the members with the same stage in all pipelines.
 
-    group: its members are dealt out to pipelines one after the other.
-    stages: members of a pipeline; divides the size of the group.
+    group: all members; the first `stages` of them form the first pipeline, and so on.
+    stages: members of a pipeline; must divide the size of the group, otherwise CourseError.
 
     >>> simulate(lambda group: [each.ranks for each in grid(group, 2)], 4).results[1]
     [[0, 1], [1, 3]]
@@ -52,7 +52,7 @@ def grid(group: Group, stages: int) -> tuple[Group, Group]:
 
 
 class Stage:
-    """This member's layers, their part of the parameters, and the micro-batches that wait for their backward pass."""
+    """This member's layers, their part of the parameters, and the micro-batches that await their backward pass."""
 
     def __init__(self, network: Network, parts: Sequence[slice], backend: Calls, pipeline: Group, timeline: Timeline):
         self.network, self.backend, self.pipeline, self.timeline = network, backend, pipeline, timeline
@@ -72,7 +72,7 @@ class Stage:
         self.passes: dict[int, Forward] = {}
 
     def take_input(self, number: int, X: Array) -> None:
-        """The activations of a micro-batch from the stage below; the first stage has the samples themselves."""
+        """Get the activations of a micro-batch from the stage below; the first stage takes the samples themselves."""
         if not self.is_first and number not in self.inputs:
             self.inputs[number] = self._receive((len(X), *self.shape_below), self.pipeline.rank - 1, number)
         elif self.is_first:
@@ -86,7 +86,7 @@ class Stage:
             self._send(here.A, self.pipeline.rank + 1, number)
 
     def backward(self, number: int, Y: Array, weight: float) -> Array | None:
-        """Add the micro-batch's gradient times `weight`. Returns dC/dA of the inputs, None for the first stage."""
+        """Add the micro-batch's gradient times `weight`. Returns dC/dA of the inputs; None in the first stage."""
         here, A_below, G = self.passes.pop(number), self.inputs.pop(number), None
         if not self.is_last:
             G = self._receive((len(Y), *self.shape), self.pipeline.rank + 1, number)

@@ -1,4 +1,4 @@
-"""Some members of a group as a group of their own, which uses only send and receive of the whole group."""
+"""Some members of a group as a separate group, which uses only send and receive of the whole group."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from nncourse.parallel.ring import in_a_ring
 
 
 class Subgroup:
-    """The members `ranks` of a group, renumbered from 0. Each of them makes one; the others take no part."""
+    """The members `ranks` of a group, renumbered from 0. Each of them makes its own Subgroup; the others make none."""
 
     def __init__(self, group: Group, ranks: Sequence[int]):
         if group.rank not in ranks or len(set(ranks)) < len(ranks) or not set(ranks) <= set(range(group.size)):
@@ -27,7 +27,7 @@ class Subgroup:
         self.group.receive(vector, self.ranks[source], tag)
 
     def all_reduce(self, vector: Array) -> None:
-        """The ring of notebook 12. A chunk is summed in one order, then copied: all members get the same bits."""
+        """The ring of notebook 12. Each chunk is summed in one order, then copied, so all members get the same bits."""
         in_a_ring(self, vector)
 
     def broadcast(self, vector: Array, root: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What each member did, and when: for figures, and to tell how long members wait."""
+"""Timelines: what each member did, and when. Figures show them, and idle_share() tells how long members wait."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ KINDS = (*WORK, "send", "receive", "exchange", "wait")
 
 
 class Span(NamedTuple):
-    """The start and end, in seconds, of one of KINDS that a member did.
+    """One thing that a member did, `what` of KINDS, from `start` to `end` in seconds.
 
-    `number` is that of a micro-batch or of a step; for send and receive it is the other's rank.
+    `number` is that of a micro-batch or of a step; for send and receive it is the other member's rank.
     """
 
     rank: int
@@ -35,8 +35,8 @@ class Span(NamedTuple):
 class Timeline(list[Span]):
     """The spans of one member, by its clock.
 
-    spend(what, number) is called before a span ends. It may tell a simulated group how long the work takes, sleep to
-    slow the member down, or synchronise a GPU.
+    spend(what, number) is called before a span ends. It may advance the clock of a simulated group by the time of the
+    work, sleep to slow the member down, or synchronise a GPU.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ def gathered(timeline: Timeline, group: Group) -> list[Span] | None:
 
 
 def made_up(group: "SimulatedGroup", seconds: Mapping[str, float]) -> Timeline:
-    """The timeline of a simulated member; `seconds` is the time of each kind of work."""
+    """The timeline of a simulated member; `seconds` gives the time of each kind of work."""
     return Timeline(group.rank, group.clock, lambda what, number: group.work(seconds.get(what, 0.0)))
 
 

@@ -1,4 +1,4 @@
-"""`nncourse experiment`: the thesis's experiment, run after run."""
+"""`nncourse experiment`: repeat the thesis's experiment, run by run."""
 
 import argparse
 import functools
@@ -15,15 +15,15 @@ def add_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "network",
-        help="network: resnet34, resnet18, small (two convolutions, for trying) or mnist (784-192-10 on MNIST); "
-        "or recorded, for the page of the course's own runs",
+        help="network to train: resnet34, resnet18, small (two convolutions, to try the command) or mnist (784-192-10 "
+        "on MNIST); or recorded, to write the page of the course's own runs",
     )
     add(
         "--devices",
         default="cpu,1,2",
-        help="environments to compare: cpu, cpu2 (two processes on the CPU), numbers of GPUs, group1 (one GPU, "
-        "trained as several are), cpu+1 (the CPU and a GPU), cpu+cpu (two unequal processes), pytorch2 "
-        "(two GPUs with PyTorch's DistributedDataParallel); on a laptop use cpu,cpu2 (default cpu,1,2)",
+        help="devices to compare, separated by commas: cpu, cpu2 (two processes on the CPU), 1, 2 or more (number of "
+        "GPUs), group1 (one GPU in the training loop of several), cpu+1 (the CPU and one GPU), cpu+cpu (two unequal "
+        "processes), pytorch2 (two GPUs with PyTorch); on a laptop use cpu,cpu2 (default cpu,1,2)",
     )
     add(
         "--out",
@@ -48,7 +48,7 @@ def add_options(parser: ArgumentParser) -> None:
     add(
         "--folder",
         default="",
-        help="folder of photographs, with a folder for each class, in place of generated images; they become grey",
+        help="folder of photographs, one subfolder per class, in place of generated images; they are turned grey",
     )
     add("--size", default="148x197", metavar="HEIGHTxWIDTH", help="size of the images (default 148x197)")
     add(
@@ -77,7 +77,7 @@ def add_options(parser: ArgumentParser) -> None:
         type=share_or_auto,
         default=0.0,
         metavar="SHARE",
-        help="the CPU's or slower process's share of a batch; auto: from measured speeds (default auto)",
+        help="share of a batch for the CPU or the slower process; auto: by measured speed (default auto)",
     )
     add(
         "--slow",
@@ -95,7 +95,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--send",
         default="all",
         metavar="WAY",
-        help="when images go to the device: all (before training, default) or batch (batch by batch)",
+        help="when to send images to the device: all (before training, default) or batch (batch by batch)",
     )
     add("--threads", type=whole, default=0, help=THREADS)
     add("--pause", type=number, default=0.0, metavar="SECONDS", help="pause between two runs (default 0)")
@@ -114,7 +114,7 @@ def add_options(parser: ArgumentParser) -> None:
         help="treat a process as hung when a step takes longer than SECONDS and longer than any step before it "
         "(default 120)",
     )
-    add("--only", help=argparse.SUPPRESS)  # one of the runs, in a process of its own
+    add("--only", help=argparse.SUPPRESS)  # one of the runs, in its own process
 
 
 def wholes(text: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""`nncourse time --network`: training steps of a network beside PyTorch's and JAX's."""
+"""`nncourse time --network`: time a network's training steps, compared with PyTorch and JAX."""
 
 from argparse import Namespace
 
@@ -33,7 +33,7 @@ def run(options: Namespace) -> int:
     contenders.pop(network_records.COMPILED, None)  # compiling takes a minute
     found = timed.compare(problem, contenders, where, ROUNDS)
     print(network_records.in_words(found))
-    print(f"{len(problem.X):,} random samples an epoch; the best of {ROUNDS} rounds, in turn.")
+    print(f"{len(problem.X):,} random samples per epoch. Each time is the best of {ROUNDS}, taken in turn.")
     said = neighbours.in_words(threads.since(before)), neighbours.gpu_in_words() if where == "gpu" else ""
     for line in filter(None, said):
         print(line)
@@ -41,7 +41,7 @@ def run(options: Namespace) -> int:
 
 
 def _backends(options: Namespace) -> dict[str, Backend]:
-    """The backend that the options name, else cuda, or numpy and numba."""
+    """The backend that the options name; otherwise cuda, or numpy and numba without a GPU."""
     names = [options.backend]
     if not options.backend:
         chosen = options.use or options.mine

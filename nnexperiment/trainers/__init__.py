@@ -1,1 +1,1 @@
-"""Training any network with nncourse, PyTorch and JAX: all take the same steps."""
+"""Training of any network with nncourse, PyTorch and JAX, which all take the same steps."""

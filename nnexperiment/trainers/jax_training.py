@@ -1,4 +1,4 @@
-"""Training with JAX: one compiled function for an epoch, lax.scan over the batches. See training.py."""
+"""Training with JAX: one compiled function for an epoch, with lax.scan over the batches. See training.py."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,11 +11,11 @@ from nncourse.model.layers import Dense, Layer, views
 from nncourse.model.network import COSTS
 from nnexperiment.trainers.training import Problem, Tensor, Trainer, timed, written_out
 
-State = tuple[Any, ...]  # parameters, what the optimizer remembers of each, and the number of steps
+State = tuple[Any, ...]  # parameters, the optimizer's arrays for each of them, and the number of steps
 
 
 def scan(platform: str, pool: Callable[..., Tensor] | None = None) -> Callable[[Problem], Trainer]:
-    """`pool`: pooled_by_windows or pooled_by_shape, for all max-pools; by default the second where it fits."""
+    """`pool`: pooled_by_windows or pooled_by_shape, for all max-pooling layers; by default the second if it fits."""
 
     def make(problem: Problem) -> Trainer:
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or it reserves most of the GPU's memory
@@ -66,7 +66,7 @@ def by_batches(array: Tensor, batch: int) -> Tensor:
 def jax_epoch(jax: Any, problem: Problem, pool: Callable[..., Tensor] | None) -> Callable[..., State]:
     """epoch(state, X, Y, rest) -> state; X and Y are (batches, batch, …), `rest` is (X, Y) of the last batch or ().
 
-    The memory of the state is used again for the new one.
+    The new state reuses the memory of the old one.
     """
     outputs, cost = outputs_of(jax, problem, pool), cost_of(jax, problem)
     move = written_out(jax.numpy, problem.optimizer, problem.rate)
@@ -87,9 +87,9 @@ def jax_epoch(jax: Any, problem: Problem, pool: Callable[..., Tensor] | None) ->
 
 
 def outputs_of(jax: Any, problem: Problem, pool: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
-    """outputs(parameters, X): those of the last layer; Z where the cost is computed from Z.
+    """outputs(parameters, X): the last layer's outputs, or its Z if the cost is computed from Z.
 
-    Raises ValueError for a layer without a counterpart.
+    Raises ValueError for a layer without a counterpart in JAX.
     """
     layers, counts = problem.network.layers, [len(layer.parameters) for layer in problem.network.layers]
     works = [layer_of(jax, layer, pool) for layer in layers]
@@ -142,9 +142,9 @@ def pooled_by_windows(jax: Any, A: Tensor, layer: MaxPool) -> Tensor:
 
 
 def pooled_by_shape(jax: Any, A: Tensor, layer: MaxPool) -> Tensor:
-    """The maximum over two axes of reshaped images: faster on an H200 than windows, which must lie side by side.
+    """The maximum over two axes of reshaped images: faster on an H200 than windows. The windows must be side by side.
 
-    Of equal pixels in a window each gets a share of the gradient: where their surroundings are equal, all is one.
+    Equal largest pixels of a window share the gradient. If their surroundings are equal too, this changes nothing.
     """
     samples, channels, height, width = A.shape
     size, high, wide = layer.size, height // layer.size, width // layer.size
@@ -165,7 +165,7 @@ def activation(jax: Any, name: str) -> Callable[[Tensor], Tensor]:
 
 
 def cost_of(jax: Any, problem: Problem) -> Callable[[Tensor, Tensor], Tensor]:
-    """cost(outputs, Y), where outputs are those of outputs_of()."""
+    """cost(outputs, Y), for the outputs that outputs_of() computes."""
     return {
         "mse": lambda A, Y: ((A - Y) ** 2).sum() / (2 * len(A)),
         "mae": lambda A, Y: abs(A - Y).sum() / len(A),

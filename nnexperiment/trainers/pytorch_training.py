@@ -1,6 +1,6 @@
-"""Training with PyTorch: eager, whole steps in a CUDA graph, and compiled in a CUDA graph. See training.py.
+"""Training with PyTorch: eager, with whole steps in a CUDA graph, and compiled in a CUDA graph. See training.py.
 
-Adam is the one that PyTorch fuses into one kernel; cuDNN's kernels are chosen by timing.
+Adam is PyTorch's fused version, with one kernel; cuDNN's kernels are chosen by timing.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ Steps = tuple[Callable[[Tensor, Tensor], None], Forget]  # step(X, targets), for
 
 
 def eager(device: str, channels_last: bool = False, threads: int | None = None) -> Callable[[Problem], Trainer]:
-    """As in its tutorials: modules, autograd, an optimiser, a slice of the data for each batch; by so many threads."""
+    """As in PyTorch's tutorials: modules, autograd, an optimiser, a slice of the data for each batch."""
 
     def make(problem: Problem) -> Trainer:
         torch, network, X, targets = prepared(problem, device, channels_last)
@@ -46,7 +46,7 @@ def eager(device: str, channels_last: bool = False, threads: int | None = None) 
 def graph(
     make_step: Callable[..., Steps], device: str = "cuda", channels_last: bool = False
 ) -> Callable[[Problem], Trainer]:
-    """Whole steps, CHECKED in one CUDA graph; what is left of an epoch in graphs of one step.
+    """Whole steps, CHECKED of them in one CUDA graph; the remaining steps of an epoch in graphs of one step.
 
     make_step is eager_step, compiled_step or compiled_update_step. Batches are copied to a graph's input arrays before
     each replay. On the CPU, for tests, steps are executed directly.
@@ -99,7 +99,7 @@ def prepared(problem: Problem, device: str, channels_last: bool = False) -> tupl
 
 
 def as_images(X: Tensor, channels_last: bool) -> Tensor:
-    """Samples as a convolution takes them, wherever the channels lie in memory."""
+    """Samples in the form that a convolution takes, wherever the channels are in memory."""
     return X.permute(0, 3, 1, 2) if channels_last else X
 
 
@@ -129,7 +129,7 @@ def places(torch: Any, array: Tensor, count: int, size: int) -> tuple[Tensor, Se
 
 
 def captured(torch: Any, work: Callable[[], None]) -> Callable[[], None]:
-    """A function that replays the launches of work(), which PyTorch requires to be run first on another stream."""
+    """A function that replays the launches of work(). PyTorch requires that work() runs first on a different stream."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -147,9 +147,9 @@ def captured(torch: Any, work: Callable[[], None]) -> Callable[[], None]:
 
 
 def module(torch: Any, network: Network) -> Module:
-    """The network as PyTorch modules. What its cost computes from Z ends before the output's activation.
+    """The network as PyTorch modules, without the output's activation if the cost is computed from Z.
 
-    Raises ValueError for a layer without a counterpart.
+    Raises ValueError for a layer without a counterpart in PyTorch.
     """
     layers, last = [], network.layers[-1]
     for layer in network.layers:
@@ -210,7 +210,7 @@ def activation(torch: Any, name: str) -> Module:
 
 
 def cost_of(torch: Any, problem: Problem) -> Callable[[Tensor, Tensor], Tensor]:
-    """cost(outputs, targets), where outputs are what module() computes."""
+    """cost(outputs, targets), for the outputs that module() computes."""
     F = torch.nn.functional
     return {
         "mse": lambda A, Y: ((A - Y) ** 2).sum() / (2 * len(A)),
@@ -278,7 +278,7 @@ def eager_step(torch: Any, network: Module, problem: Problem, device: str) -> St
 
 
 def gradient_of(torch: Any, network: Module, problem: Problem) -> Callable[..., Sequence[Tensor]]:
-    """gradient(values, X, targets): that of all parameters, at these values of theirs."""
+    """gradient(values, X, targets): the gradient of all parameters at these values."""
     names, cost = [name for name, _ in network.named_parameters()], cost_of(torch, problem)
 
     def cost_at(values: Sequence[Tensor], X: Tensor, targets: Tensor) -> Tensor:
@@ -288,7 +288,7 @@ def gradient_of(torch: Any, network: Module, problem: Problem) -> Callable[..., 
 
 
 def compiled_for_batches(torch: Any, work: Callable[..., Any], problem: Problem, compiler: str) -> Callable[..., Any]:
-    """work(X, targets, …), compiled for whole batches, and as it is for a smaller one."""
+    """work(X, targets, …), compiled for whole batches; a smaller batch is not compiled."""
     torch.compiler.reset()  # of one function it keeps only some versions
     compiled = torch.compile(work, backend=compiler, dynamic=False)
     return lambda X, *others: (compiled if len(X) == problem.batch else work)(X, *others)

@@ -1,12 +1,12 @@
-"""Training one network with nncourse, PyTorch and JAX: what all are given, and how it is seen that they agree.
+"""Training one network with nncourse, PyTorch and JAX: the common problem, and the test that all agree.
 
     problem = drawn(make_network("784,128,10", "relu", "categorical_cross_entropy"), 32, Adam(), samples=50_000)
     trainer = own("cuda")(problem)     # or pytorch_training.eager("cuda")(problem), jax_training.scan("gpu")(problem)
     trainer.begin()
     seconds = trainer.train(100)       # of 100 steps
 
-All begin with the same weights, and take the same batches in the same order; float32 with TF32 off; the data lie on the
-device.
+All begin with the same weights, and take the same batches in the same order. They compute in float32 with TF32 off, and
+the data are on the device.
 """
 
 import time
@@ -42,7 +42,7 @@ class DisagreesError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """What all contenders are given: a network with its first weights, samples, targets, an optimizer; on the CPU."""
+    """The problem for all contenders: a network with initial weights, samples, targets, an optimizer; on the CPU."""
 
     network: Network
     X: np.ndarray
@@ -57,7 +57,7 @@ class Problem:
 
     @property
     def steps(self) -> int:
-        """Of an epoch, a smaller last one included."""
+        """Number of steps in an epoch, including a smaller last one."""
         return ceil(len(self.X) / self.batch)
 
     @property
@@ -77,9 +77,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Trainer:
-    """How a contender trains. `facts` say what is to be known of it, such as the kernel that train() chose.
+    """How a contender trains. `facts` has what a record should say about it, such as the kernel that train() chose.
 
-    begin() goes back to the first parameters; train(steps) makes this many steps, beginning with the first batch, and
+    begin() goes back to the initial parameters. train(steps) takes this many steps, beginning with the first batch, and
     returns their seconds when they are done.
     """
 
@@ -90,7 +90,7 @@ class Trainer:
 
 
 def timed(work: Callable[[int], None]) -> Callable[[int], float]:
-    """work(steps), with its seconds as result."""
+    """work(steps) as a function that returns its seconds."""
 
     def train(steps: int) -> float:
         start = time.perf_counter()
@@ -101,9 +101,9 @@ def timed(work: Callable[[int], None]) -> Callable[[int], float]:
 
 
 def drawn(network: Network, batch: int, optimizer: Optimizer, samples: int) -> Problem:
-    """A problem of random samples, numbers from 0 to 1 as pixels are, and random targets.
+    """A problem of random samples, numbers from 0 to 1 like pixels, and random targets.
 
-    The rate is a tenth of the usual one: at that, some networks diverge, and roundings grow to errors of any size.
+    The rate is a tenth of the usual one, at which some networks diverge and rounding errors grow without limit.
     """
     rng = np.random.default_rng(0)
     X = rng.random((samples, *network.input_shape), dtype=np.float32)
@@ -112,26 +112,26 @@ def drawn(network: Network, batch: int, optimizer: Optimizer, samples: int) -> P
 
 
 def error_of(trainer: Trainer, problem: Problem, tolerance: float = TOLERANCE) -> float:
-    """‖found − reference‖ / ‖reference − first parameters‖ after CHECKED steps. Raises DisagreesError if large."""
+    """‖found − reference‖ / ‖reference − initial parameters‖ after CHECKED steps. Raises DisagreesError if large."""
     trainer.begin()
     trainer.train(CHECKED)
     found, before = trainer.parameters(), problem.parameters.astype(np.float64)
     error = float(np.linalg.norm(found - problem.reference) / np.linalg.norm(problem.reference - before))
     if not error <= tolerance:
         raise DisagreesError(
-            f"after {CHECKED} steps the parameters are off by {error:.1e} of the way they went from their beginning; "
+            f"after {CHECKED} steps the parameters are off by {error:.1e} of the distance from their initial values; "
             f"expected at most {tolerance:.0e}"
         )
     return error
 
 
 def own(backend: Any, threads: int | None = None, **options: Any) -> Callable[[Problem], Trainer]:
-    """nncourse's train() with these options, by a backend or the one of this name.
+    """nncourse's train() with these options, on this backend or the one of this name.
 
     `facts`: the `kernel` that it chose, and its `note`.
 
-    Seconds are those of the history: like any training they include putting the samples in a new order for the epoch,
-    and not the cost after it.
+    Seconds are those of the history. As in any training, they include shuffling the samples for the epoch, but not the
+    cost after it.
     """
 
     def make(problem: Problem) -> Trainer:
@@ -146,7 +146,7 @@ def own(backend: Any, threads: int | None = None, **options: Any) -> Callable[[P
             optimizers[0] = problem.new_optimizer
 
         def in_order(count: int) -> list[np.ndarray]:
-            """So many samples and targets in the order that train() undoes."""
+            """This many samples and targets, in an order that train()'s own shuffling undoes."""
             if count not in orders:
                 places = np.argsort(np.random.default_rng([0, 1]).permutation(count))
                 orders.clear()
@@ -171,9 +171,9 @@ def own(backend: Any, threads: int | None = None, **options: Any) -> Callable[[P
 
 
 def written_out(xp: ModuleType, optimizer: Optimizer, rate: float) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:
-    """move(W, G, state, t) -> (W, state): what an optimizer does in its step t to one array, with torch or jax.numpy.
+    """move(W, G, state, t) -> (W, state): an optimizer's step t for one array, written with torch or jax.numpy.
 
-    t is an array with one number; `state` has an array for each of optimizer.remembers.
+    t is an array with one number; `state` has an array for each name in optimizer.remembers.
     """
 
     def move(W: Tensor, G: Tensor, state: Sequence[Tensor], t: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:

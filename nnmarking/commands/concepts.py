@@ -1,4 +1,4 @@
-"""`nncourse concepts`: the test before and after the course, and what a class has gained."""
+"""`nncourse concepts`: a test before and after the course, and what a class has gained."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -9,10 +9,10 @@ from nncourse.errors import CourseError
 def add_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--paper", choices=("A", "B"), help="print this form of the test, in Markdown, with a line for the answers")
-    add("--notebook", choices=("A", "B"), help="write this form as a notebook, to --out")
-    add("--out", type=Path, metavar="FILE", help="file of the notebook; it writes answers.csv beside it when it is run")
+    add("--notebook", choices=("A", "B"), help="write this form of the test as a notebook, to the file --out")
+    add("--out", type=Path, metavar="FILE", help="file for the notebook, which writes answers.csv when it is run")
     add("--before", type=Path, metavar="CSV", help="table of a class's answers before the course")
-    add("--after", type=Path, metavar="CSV", help="table of its answers after the course")
+    add("--after", type=Path, metavar="CSV", help="table of the class's answers after the course")
 
 
 def run(options: Namespace) -> int:

@@ -31,16 +31,14 @@ def add_options(parser: ArgumentParser) -> None:
         help="per cent of the points lost for each day begun after --due (default 0)",
     )
     add("--roster", type=Path, metavar="CLASS.CSV", help="list of the class, as Moodle or Canvas exports it")
-    add(
-        "--column", default="", help="column of that list for the points (default: Moodle's Grade, or otherwise points)"
-    )
+    add("--column", default="", help="column of the list to put the points into (default: Moodle's Grade, or points)")
     add(
         "--weights",
         type=Path,
         metavar="WEIGHTS.TOML",
-        help="file with the points of notebooks and exercises (default: the suggested points)",
+        help="file with the points for each notebook or exercise (default: the suggested points)",
     )
-    add("--seed", type=whole, help="seed for the cases to try (default: random, and written into the marks)")
+    add("--seed", type=whole, help="seed for the cases to try (default: a random one, which the marks record)")
     add("--jobs", type=whole, default=2, help="number of submissions to judge in parallel (default 2)")
     add("--exercises", type=Path, metavar="EXAM.TOML", help="file of an examination to mark instead of the course")
     add(
@@ -56,7 +54,7 @@ def run(options: Namespace) -> int:
     from nnmarking import grade
 
     if options.no_sandbox:
-        print("--no-sandbox: every text runs with your rights, and could write its own marks")
+        print("--no-sandbox: submissions run with your permissions, and could write their own marks")
     grade.grade(
         options.folders,
         options.out,

@@ -1,4 +1,4 @@
-"""`nncourse handout`: what students get, in one .zip."""
+"""`nncourse handout`: write a .zip with everything that students get."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -21,7 +21,7 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--wheel", metavar="URL_OR_FILE", help="address or file of the course's wheel, for --hosted")
     parser.add_argument(
-        "--address", help="address of the repository, for links to it (default: pyproject.toml's, if any)"
+        "--address", help="address of the repository, for links to it (default: the one in pyproject.toml)"
     )
     parser.add_argument(
         "--solved", action="store_true", help="write notebooks for assistants instead: exercises solved, cells run"
@@ -41,7 +41,7 @@ def run(options: Namespace) -> int:
     if options.hosted != (options.wheel is not None):
         raise CourseError("--hosted and --wheel URL_OR_FILE go together: the notebooks install that wheel")
     if options.only and not options.solved:
-        raise CourseError("--only and --solved go together: a hand-out for students has all notebooks")
+        raise CourseError("--only works only with --solved: a hand-out for students has all notebooks")
     if options.solved:
         print(solved.write(options.out, options.language, options.only, say=lambda line: print(line, flush=True)))
     elif options.hosted:

@@ -406,7 +406,7 @@ const mind = (model) => {
     let said = small ? engine.plainWords : engine.words;
     if (!Number.isFinite(engine.history.at(-1)[1])) {
       [running, aloud] = [false, true];
-      said += `. The cost is no number any more: take a learning rate below ${general(settings.learning_rate)} and press Reset`;
+      said += `. The cost is no longer a number: take a learning rate below ${general(settings.learning_rate)} and press Reset`;
     }
     const words = `${(running ? RUNNING : PAUSED).label}: ${said}.`;
     const now = { frame: { ...frameOf(engine, look), number: ++number }, state: { running, words, aloud, settings } };

@@ -73,5 +73,5 @@ function saidOf(races, step, { labels, steps }) {
     arrivals.push(came >= 0 ? `${name} after ${came} steps` : `${name} not in ${steps} steps`);
   }
   const [now, then] = [costs.join(", "), arrivals.join(", ")];
-  return `Step ${step}. Cost: ${now}. Below ${DOWN} to stay: ${then}.`;
+  return `Step ${step}. Cost: ${now}. To stay below ${DOWN}: ${then}.`;
 }

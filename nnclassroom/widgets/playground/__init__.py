@@ -190,7 +190,7 @@ def controls(now: Settings) -> list[dict[str, Any]]:
     backends = ("numpy", "numba", "cupy", "cuda") if devices.gpu_available() else ("numpy", "numba")
     names = [name for name, unit in ACTIVATIONS.items() if unit == "number"]
     costs = [name for name in COSTS if name != OF_TOKENS]
-    own = "Take your own kept kernels where there are any"
+    own = "Use your own kept kernels where you have any"
     return [
         menu("data", "data", "Points to tell apart", DATA_WORDS.items()),
         stepped("noise", "noise", "How far the points are scattered", now.noise, _hundredths(50)),
@@ -198,11 +198,11 @@ def controls(now: Settings) -> list[dict[str, Any]]:
         stepped("batch_size", "batch size", "Samples in each step; acts at once", now.batch_size, BATCHES),
         stepped("learning_rate", "learning rate", "How far a step moves; acts at once", now.learning_rate, RATES),
         stepped("l2", "L2 regularisation", "Pulls weights towards 0; acts at once", now.l2, L2),
-        menu("activation", "activation", "Of the hidden layers", _same(names)),
-        menu("cost", "cost", "What training makes small", [(name, COST_WORDS.get(name, name)) for name in costs]),
+        menu("activation", "activation", "Activation of the hidden layers", _same(names)),
+        menu("cost", "cost", "What training minimises", [(name, COST_WORDS.get(name, name)) for name in costs]),
         menu("backend", "backend", "Which kernels compute", _same(backends)),
-        menu("speed", "speed", "Epochs a second; acts at once", SPEEDS),
-        stepped("seed", "seed", "Another seed, other weights and points", now.seed, range(100)),
+        menu("speed", "speed", "Epochs per second; acts at once", SPEEDS),
+        stepped("seed", "seed", "A different seed gives different weights and points", now.seed, range(100)),
         {"kind": "tick", "name": "mine", "label": "my own kernels", "tip": own},
     ]
 

@@ -137,7 +137,7 @@ class Loop(threading.Thread):
         words = f"{self.in_words(engine)}. {self.yours}".strip()
         if not math.isfinite(engine.history[-1][1]):
             self.running, self.aloud = False, True
-            words += f" The cost is no number any more: take a learning rate below {self.settings.learning_rate:g}"
+            words += f" The cost is no longer a number: take a learning rate below {self.settings.learning_rate:g}"
             words += " and press Reset."
         shape = engine, engine.changes
         scene = frames.scene(engine) if shape != self.shape_shown else None

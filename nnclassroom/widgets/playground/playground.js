@@ -7,7 +7,7 @@ const ACKNOWLEDGE = 4; // Python is told which frame was drawn, once in so many 
 const WORDS_EVERY = 200; // milliseconds between two texts while it trains
 const NET_HEAD = 46, MOST_SIDE = 38, LEAST_SIDE = 17; // pixels: above the neurons; a neuron's picture
 const HINT =
-  "Point at a neuron, or move to it with Tab and the arrow keys: it is shown large, with its weights. Click an input to use it or not.";
+  "Point at a neuron, or move to it with Tab and the arrow keys, to see it enlarged, with its weights. Click an input to use it or leave it out.";
 
 // An element that can have the focus; the notebook does not handle its keys.
 function focusable(kind, className, parent, text = "") {
@@ -401,7 +401,7 @@ function render({ model, el }) {
     const name = scene.features[number];
     const chosen = scene.features.filter((other) => (other === name) !== scene.chosen.includes(other));
     if (chosen.length) now("features", chosen);
-    else say("At least one input stays.");
+    else say("At least one input must stay.");
   }
 
   function move(event) {
@@ -551,7 +551,7 @@ function render({ model, el }) {
         text = `${name}: ${formula(scene, frame.weights.values, frame.ranges.values, at)}`;
         removable = !last && focused !== null;
       }
-    } else if (small) text = "Each small picture shows what one neuron makes of the plane. Point at one to see it large.";
+    } else if (small) text = "Each small picture shows what one neuron makes of the plane. Point at one to see it enlarged.";
     put(detail, text);
     if (remove.hidden !== (small || !removable)) remove.hidden = small || !removable;
   }

@@ -46,9 +46,9 @@ def in_words(engine: Engine) -> str:
     now = engine.settings
     return (
         f"A network {engine.network.in_words} of {now.activation} neurons with the inputs {', '.join(now.features)}, "
-        f"on the data set {DATA_WORDS.get(now.data, now.data)}: {engine.words()}. Left the points on the class that "
-        "the network gives to each place, in the middle the costs, right the neurons with what each computes over the "
-        "plane, and the weights."
+        f"on the data set {DATA_WORDS.get(now.data, now.data)}: {engine.words()}. Left: the points, on the colour "
+        "of the class that the network gives to each place. Middle: the costs. Right: what each neuron computes over "
+        "the plane, and the weights."
     )
 
 
@@ -56,8 +56,8 @@ def in_plain_words(engine: Engine) -> str:
     """The picture of taste() in words."""
     return (
         f"A network {engine.network.in_words} after round {engine.epoch}: of the points that it has not seen it gets "
-        f"{engine.right():.0%} right. Left the network: each square shows what a neuron answers over the plane, each "
-        "line is a weight. In the middle the points on the colour of its answer, right how wrong it was after each "
+        f"{engine.right():.0%} right. Left: the network; each square shows what a neuron answers over the plane, each "
+        "line is a weight. Middle: the points, on the colour of its answer. Right: how wrong it was after each "
         "round."
     )
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-ALIGNED = 16  # bytes: what these libraries take for granted of every address
+ALIGNED = 16  # bytes: these libraries assume that every address is a multiple
 
 
 def aligned(array: Any) -> Any:
-    """The array, or a copy, with its numbers in a row from a multiple of ALIGNED bytes on: not so in all views."""
+    """The array, or a contiguous copy that begins at a multiple of ALIGNED bytes, which not all views do."""
     import cupy
 
     array = cupy.ascontiguousarray(array)

@@ -1,10 +1,10 @@
-"""Matrix products by NVIDIA's library cuBLAS, in float32: kernels for the dense layers of large networks.
+"""Matrix products with NVIDIA's library cuBLAS, in float32: kernels for the dense layers of large networks.
 
-CuPy's products call the same library, but CuPy refuses to while steps are recorded. Here the library gets its memory
-from us, one array for each stream, so its calls can be recorded.
+CuPy's products call the same library, but CuPy refuses them while steps are recorded. These kernels give the library
+its memory, one array for each stream, so that its calls can be recorded.
 
-Arrays are row by row, those of cuBLAS column by column: it takes each for its transpose, and computes
-Cᵀ = op(B)ᵀ op(A)ᵀ in place of C = op(A) op(B). Its part cuBLASLt adds the biases on the way.
+Our arrays are stored row by row, those of cuBLAS column by column. So cuBLAS takes each array for its transpose, and
+computes Cᵀ = op(B)ᵀ op(A)ᵀ instead of C = op(A) op(B). Its part cuBLASLt also adds the biases.
 """
 
 import ctypes
@@ -56,7 +56,7 @@ def _handle(device: int) -> ctypes.c_void_p:
 
 @functools.cache
 def _workspace(device: int, stream: int) -> Any:
-    """Memory for the products on a stream. It stays: a recording uses it for as long as it is replayed."""
+    """Memory for the products on a stream. It is never freed, since a recording uses it whenever it is replayed."""
     import cupy
 
     return cupy.cuda.memory.alloc(WORKSPACE)
@@ -76,7 +76,7 @@ def _done(status: int) -> None:
 def product(
     A: Array, B: Array, C: Array, turned: tuple[bool, bool] = (False, False), factor: float = 1, b: Array | None = None
 ) -> None:
-    """C = factor · op(A) op(B) + b, where op transposes what is `turned`; b is added to each row."""
+    """C = factor · op(A) op(B) + b, where op transposes the matrices that are `turned`; b is added to each row."""
     import cupy
 
     library, handle, stream = _library(), _handle(A.data.device_id), cupy.cuda.get_current_stream().ptr

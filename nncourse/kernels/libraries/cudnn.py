@@ -1,15 +1,15 @@
-"""The kernels `cudnn`: a convolution and its gradients by NVIDIA's library cuDNN, which is an optional extra.
+"""The kernels `cudnn`: a convolution and its gradients with NVIDIA's library cuDNN, which is an optional extra.
 
-The operation is a cuDNN graph of one node. For each combination of shapes cuDNN offers plans, which differ in speed by
-factors; its own guess of the fastest is often wrong. So the first call for some shapes times all plans, which takes
-about a second, and takes the fastest right one. Its name is stored on disk for later processes, which build this plan
-alone and check it again.
+The operation is a cuDNN graph of one node. For each combination of shapes cuDNN offers plans, some of which are several
+times faster than others; its guess of the fastest is often wrong. So the first call for some shapes times all plans,
+which takes about a second, and uses the fastest correct one. Its name is stored on disk for later processes, which
+build only this plan and check it again.
 
-Right means: no tensor cores, which round each factor to 11 bits (TF32), and no float atomics, whose last digits change
-from call to call. Some plans transform the image (Winograd, Fourier and one without a name): the rounding errors of
-large pixels then affect small ones beside them. PyTorch uses such plans. Here they are used from LARGE sizes on, where
-they are much faster, if they are right for numbers of one magnitude. Below, where check() tries sizes, each element
-must be right beside numbers of any magnitude.
+A correct plan uses no tensor cores, which round each factor to 11 bits (TF32), and no float atomics, whose last digits
+change from call to call. Some plans transform the image (Winograd, Fourier and one without a name): the rounding errors
+of large pixels then affect small ones near them. PyTorch uses such plans. Here they are used only for LARGE sizes, for
+which they are much faster, if they are correct for numbers of one magnitude. For smaller sizes, which check() tries,
+each element must be correct next to numbers of any magnitude.
 """
 
 import functools
@@ -90,7 +90,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Plan:
-    """One way to compute a graph: its number there, the tensors to fill, and the bytes of its workspace."""
+    """One way to compute a graph: the plan's number, the tensors to fill, and the bytes of its workspace."""
 
     name: str  # the engine and its settings
     graph: Any
@@ -143,7 +143,7 @@ def graph_of(
     result.set_output(True)
     result.set_data_type(number)
     result.set_dim(list(shapes[2]))
-    result.set_stride(_steps(shapes[2]))  # else cuDNN puts the channels last
+    result.set_stride(_steps(shapes[2]))  # otherwise cuDNN puts the channels last
     graph.validate()
     return graph, (*given.values(), result), shapes
 
@@ -155,14 +155,14 @@ def _steps(shape: tuple[int, ...]) -> list[int]:
 
 @dataclass(frozen=True)
 class Offer:
-    """A graph with all plans that cuDNN offers for it, apart from refused ones; none is built yet."""
+    """A graph with all plans that cuDNN offers for it, except refused ones; none is built yet."""
 
     graph: Any
     tensors: tuple[Any, ...]
     shapes: tuple[tuple[int, ...], ...]
 
     def built(self, number: int) -> Plan:
-        """Plan `number`. An exception of cuDNN if it is refused, or does not fit the GPU."""
+        """Plan `number`. Raises an exception of cuDNN if it is refused, or does not fit the GPU."""
         self.graph.build_plan_at_index(number)
         name, workspace = self.name(number), self.graph.get_workspace_size_plan_at_index(number)
         return Plan(name, self.graph, self.tensors, self.shapes, number, workspace)
@@ -208,7 +208,7 @@ def plans_of(offer: Offer) -> list[tuple[float, Plan]]:
 
 
 def plan_named(offer: Offer, name: str, is_right: Callable[[Plan], bool]) -> Plan | None:
-    """The plan of that name; None if there is none, if it cannot be built or called any more, or is not right."""
+    """The plan of that name; None if there is none, if it can no longer be built or called, or if it is wrong."""
     try:
         number = [offer.name(number) for number in range(len(offer))].index(name)
         plan = offer.built(number)
@@ -287,7 +287,7 @@ def fastest(kind: str, windows: Windows, device: int) -> Plan | None:
 
 
 def _ready(kind: str, windows: Windows) -> tuple[Plan, Windows]:
-    """A plan and its sizes: those of padded images if cuDNN cannot pad them in this way."""
+    """A plan and its sizes: those of padded images if cuDNN itself cannot pad them this way."""
     import cupy
 
     if said := missing():
@@ -301,7 +301,7 @@ def _ready(kind: str, windows: Windows) -> tuple[Plan, Windows]:
         windows = Windows(**{**vars(windows), **padded})
         plan = fastest(kind, windows, device)
     if plan is None:
-        raise CourseError(f"cuDNN has no plan in float32 for {OF_KIND[kind]} {windows}: take another kernel")
+        raise CourseError(f"cuDNN has no plan in float32 for {OF_KIND[kind]} {windows}: use a different kernel")
     return plan, windows
 
 

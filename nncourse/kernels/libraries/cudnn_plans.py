@@ -1,7 +1,7 @@
 """The plans that timing has chosen, stored on disk: later processes need not time all plans again.
 
-A file contains the name of one plan. Its own name is a hash of everything that the choice depends on: it is never out
-of date, and all processes may share the folder. Processes that start together choose independently; the last one wins.
+A file contains the name of one plan. The file's name is a hash of everything that the choice depends on: so it is never
+out of date, and all processes may share the folder. Processes that start together choose separately; the last one wins.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ AnyPlan = TypeVar("AnyPlan", bound=Named)
 
 
 def file_for(*made_of: Any) -> Path | None:
-    """The file for the choice that depends on all this; None if there can be no folder for it."""
+    """The file for the choice that depends on all this; None if no folder for it can be made."""
     key = "\0".join(map(str, made_of))
     with contextlib.suppress(CourseError):
         return cache_folder("nncourse/plans") / hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -1,1 +1,1 @@
-"""Starting several processes and watching them."""
+"""Start several processes, and watch them."""

@@ -1,11 +1,11 @@
 """The guard of one process that trains with others: it starts the process, watches it, and ends with it.
 
 `mpiexec` and `srun` start guards; each guard starts the process that computes, as its child. It sees whether this
-process crashed, was killed or hangs, which a hung process cannot tell. If the process fails, its guard prints one line
-and ends with a status other than 0, and the launcher ends all others.
+process crashed, was killed or hangs, which a hung process itself cannot report. If the process fails, its guard prints
+one line and ends with a status other than 0, and the launcher ends all other guards.
 
-If several fail, only one line should appear. Guards that `nncourse --processes` started (start.py) report to it, and it
-prints the line. Otherwise rank 0 prints first, and the others give the launcher time to end them.
+If several processes fail, only one line should appear. Guards that `nncourse --processes` started (start.py) report to
+it, and it prints the line. Otherwise rank 0 prints first, and the others give the launcher time to end them.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def _guard(program: Sequence[str], place: LauncherEnvironment, patience: float) 
     ended = noticed(signal.SIGTERM, signal.SIGHUP)
     interrupted = noticed(signal.SIGINT)  # Ctrl-C at an mpiexec that the user typed
     memory = heartbeat.memory()
-    # Only rank 0 prints warnings, which are the same for all. If another process does not start, its file says why.
+    # Only rank 0 prints warnings, which are the same for all. If a different process does not start, its file says why.
     errors = None if place.rank == 0 else heartbeat.nameless_file()
     environment = os.environ | {heartbeat.VARIABLE: str(memory.fileno())}
     # All open files are inherited: one of them may lead to the launcher. Ctrl-C reaches the child only from here.
@@ -93,9 +93,9 @@ def named(rank: int, status: int, text: str) -> str:
 
 
 class Watch:
-    """Looks at a process repeatedly, and distinguishes hung from slow.
+    """Looks at a process repeatedly, and distinguishes hung processes from slow ones.
 
-    A process that says something, or waits for others, is well. One that works and says nothing for longer than its
+    A process that gives signs of life, or waits for others, is well. One that works without a sign for longer than its
     rows can take has hung; sooner if it uses no processor time, and in any state if it was stopped. A long gap between
     two looks counts little, because then the guard itself was stopped.
     """
@@ -125,7 +125,7 @@ class Watch:
             return f"hung: it was stopped by a signal ({where})"
         if self.heart.state != heartbeat.WORKING or self.stopped:
             return ""
-        advice = "where a step may take as long, say --patience with more seconds"
+        advice = "if a step may take this long, add --patience with more seconds"
         if self.idle > self.patience:
             return f"hung: no step for {self.idle:.0f} s, and no processor time used ({where}); {advice}"
         # One second more: on a GPU members that wait for a hung one seem to work.
@@ -144,7 +144,7 @@ class Channel:
 
     @classmethod
     def to_start(cls, rank: int) -> "Channel | None":
-        """Connect, and print past the launcher to that process's output; None if there is no such process."""
+        """Connect, and print directly to that process's output from now on; None if there is no such process."""
         path = os.environ.pop(VARIABLE, "")
         if not path:
             return None
@@ -165,7 +165,7 @@ class Channel:
             self._closed = True
 
     def is_closed(self) -> bool:
-        """Whether the other end has ended or closed the connection, which ends this guard."""
+        """Whether the other side has ended or closed the connection, which ends this guard."""
         self._listen()
         return self._closed
 
@@ -176,7 +176,7 @@ class Channel:
         return bool(heard)
 
     def report(self, status: int, text: str) -> bool:
-        """Tell how this rank ended, and wait until it is received; False if it is not."""
+        """Report how this rank ended, and wait until the report is received; False if it is not."""
         try:
             self.connection.send_bytes(json.dumps([status, text]).encode())
             while self.connection.poll(10):
@@ -195,7 +195,7 @@ def die_with_parent(number: int) -> None:
 
 
 def noticed(*numbers: int) -> list[int]:
-    """A list to which these signals add their numbers, from now on."""
+    """A list to which these signals add their numbers from now on."""
     came: list[int] = []
     for number in numbers:
         signal.signal(number, lambda number, frame: came.append(number))
@@ -240,13 +240,13 @@ def last_line(file: BinaryIO) -> str:
     """The last line of a file."""
     file.seek(0)
     lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "without a word"
+    return lines[-1] if lines else "no message"
 
 
 def _end_step(environment: "os._Environ[str]") -> None:
     """Under Slurm, ask the other tasks of this step to end, which srun does only with an option.
 
-    They end with status 1. srun takes the highest status, so it ends with that of the process that failed.
+    They end with status 1. srun ends with the highest status, which is that of the process that failed.
     """
     job, step = environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")
     if job and step and shutil.which("scancel"):

@@ -1,6 +1,6 @@
 """Signs of life of one process, in memory that it shares with its guard (guard.py).
 
-The process that trains says what it is doing: starting, working on a number of rows, or waiting for others. Its guard
+The process that trains writes what it is doing: starting, working on a number of rows, or waiting for others. Its guard
 reads this and decides whether it is slow or hangs. The time that rows may take follows from that of earlier rows.
 """
 
@@ -45,7 +45,7 @@ class Heartbeat:
     # ---- for the process
 
     def works(self, rows: int) -> None:
-        """It computes this many rows next, then says something again."""
+        """It computes this many rows next, then gives a sign again."""
         now = time.perf_counter()
         self._learn(now)
         self._started, self._rows = now, rows
@@ -84,7 +84,7 @@ class Heartbeat:
 
     @property
     def beats(self) -> int:
-        """How often it has said something."""
+        """The number of signs so far."""
         return self._counts[0]
 
     @property

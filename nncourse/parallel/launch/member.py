@@ -42,9 +42,9 @@ class Watched:
 
 
 def join(device: str, heart: Heartbeat | None) -> Group:
-    """The group of all processes that were started together; the group of one if this process is not guarded.
+    """The group of all processes that were started together; the group of one process if this one is not guarded.
 
-    Raises CourseError if MPI's world has another size than the launcher's.
+    Raises CourseError if MPI's world does not have the launcher's size.
     """
     if heart is None:
         return Alone(device)
@@ -59,7 +59,7 @@ def join(device: str, heart: Heartbeat | None) -> Group:
 
 
 def join_unlike(device_of: Sequence[str], heart: Heartbeat) -> Group:
-    """The same for members of which some compute on the CPU, each other on the next GPU: they exchange by MPI."""
+    """The same if some members compute on the CPU and each of the others on the next GPU: they exchange over MPI."""
     _meet()
     from nncourse.parallel.mpi import MPIGroup
 
@@ -84,7 +84,7 @@ def _meet() -> None:
 
 
 def first_one(group: Group, work: Callable[[], Something]) -> Something:
-    """work() on every member, on the first before all others: then they find what it downloads."""
+    """Call work() on every member, on the first before all others, so that they find what it has downloaded."""
     if group.rank > 0:
         group.barrier()
     result = work()
@@ -94,10 +94,10 @@ def first_one(group: Group, work: Callable[[], Something]) -> Something:
 
 
 def in_words(group: Group, batch_size: int) -> str:
-    """How many processes train together, and the rows of a batch for each."""
+    """A line: how many processes train together, and how many rows of a batch each has."""
     sizes = shard_sizes(batch_size, group.size)
     each = f"{sizes[0]} rows" if sizes[0] == sizes[-1] else f"{sizes[0]} or {sizes[-1]} rows"
-    return f"{group.size} processes train together: of each batch of {batch_size}, {each} for each of them"
+    return f"{group.size} processes train together: each has {each} of every batch of {batch_size}"
 
 
 def run(work: Callable[[Heartbeat], int], heart: Heartbeat) -> int:

@@ -1,4 +1,4 @@
-"""One command in several processes: `nncourse train --processes 4`.
+"""Run one command in several processes: `nncourse train --processes 4`.
 
 run() is called in every process. It finds out which one this is: the user's own, which starts `mpiexec` and waits; a
 guard (guard.py), started by mpiexec or srun; or a member (member.py), started by a guard, which does the work.
@@ -75,12 +75,12 @@ def refuse_patience(seconds: float) -> None:
 def refuse_without_mpi() -> None:
     """Raise CourseError if mpi4py is missing."""
     if not find_spec("mpi4py"):
-        where = "" if sys.platform.startswith("linux") else ", on Linux; here one process learns alone"
+        where = "" if sys.platform.startswith("linux") else ", on Linux; here only one process can train"
         raise CourseError(f"expected mpi4py for several processes, found none: pip install 'nncourse[devices]'{where}")
 
 
 def find_mpiexec() -> str:
-    """The mpiexec of the MPI that mpi4py uses: the library of MPI4PY_LIBMPI, else a wheel's, else the system's."""
+    """The mpiexec of the MPI that mpi4py uses: that of MPI4PY_LIBMPI, otherwise a wheel's, otherwise the system's."""
     library = os.environ.get("MPI4PY_LIBMPI", "")
     folders = [Path(library).parent.parent / "bin"] if "/" in library else []
     if not library:
@@ -127,7 +127,7 @@ def _start(program: Sequence[str], processes: int) -> int:
         except OSError as error:
             raise CourseError(f"expected a folder for a socket; {reason_of(error)}: name one in TMPDIR") from None
         listening.listen(processes)
-        said = stack.enter_context(heartbeat.nameless_file())  # what mpiexec itself says
+        said = stack.enter_context(heartbeat.nameless_file())  # the output of mpiexec itself
         started = subprocess.Popen(
             [*command, *program],
             env=environment | {guard.VARIABLE: f"{folder}/start"},
@@ -172,7 +172,7 @@ def _wait(
         return _tell("interrupted, nothing is saved", guard.INTERRUPTED)
     if mpiexec.returncode and guards.lost:
         ranks = " or ".join(map(str, sorted(guards.lost)))
-        return _tell(f"rank {ranks}: the process that looked after it has ended; was it killed?", 1)
+        return _tell(f"rank {ranks}: the process that watched it has ended; was it killed?", 1)
     if mpiexec.returncode:
         status = mpiexec.returncode
         return _tell(f"{name} ended with status {status}: {guard.last_line(said)}", 1)
@@ -207,8 +207,8 @@ def _instead(*numbers: int) -> Iterator[list[int]]:
 class Guards:
     """The connections to the guards, and their reports, (rank, status, text), in the order received.
 
-    `lost` is the rank whose guard ended first; several where they were found to have ended at the same time, since
-    mpiexec kills the other guards at once.
+    `lost` has the rank whose guard ended first; several ranks if they were found to have ended at the same time, since
+    mpiexec then kills the other guards.
     """
 
     def __init__(self, listening: socket.socket, expected: int):
@@ -224,7 +224,7 @@ class Guards:
         self.lost = self.lost or [rank for rank in heard if rank is not None]
 
     def _welcome(self) -> None:
-        """Send a guard the files of standard output and error, so that it prints past the launcher."""
+        """Send a guard the files of standard output and error, so that it prints without the launcher in between."""
         connection = Connection(self._listening.accept()[0].detach())
         with contextlib.suppress(OSError):
             for file in (1, 2):

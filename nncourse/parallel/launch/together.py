@@ -1,9 +1,9 @@
-"""Run one function in several processes of this machine, by MPI, for a notebook that measures.
+"""Run one function in several processes of this machine, over MPI, for measurements in a notebook.
 
     answers = together(function, 2, batches=[64, 256])     # function(group, batches=[64, 256]) in each of two processes
 
-The function must be importable; its options and its result must be numbers, texts, lists and dicts. As a program, this
-file is one of the processes.
+The function must be importable; its options and its result must be numbers, texts, lists and dicts. Run as a program,
+this file is one of the processes.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # of each process
 
 
 def together(function: Callable[..., Any], processes: int, limit: float = LIMIT, **options: Any) -> list[Any]:
-    """What function(group, **options) returns in each process, by rank.
+    """The results of function(group, **options) in each process, by rank.
 
-    The processes are new and have one thread each. They and their children are ended with the call, also by Ctrl-C.
+    The processes are new and have one thread each. They and their children end with the call, also on Ctrl-C.
     Raises CourseError if MPI is missing, if a process fails, and after `limit` seconds.
     """
     start.refuse_number(processes)
@@ -46,7 +46,7 @@ def together(function: Callable[..., Any], processes: int, limit: float = LIMIT,
     if ended is None:
         raise CourseError(f"expected {processes} processes to end within {limit:g} s; they were stopped")
     if not all(answers):
-        last = words.strip().splitlines()[-1:] or ["without a word"]
+        last = words.strip().splitlines()[-1:] or ["no message"]
         raise CourseError(f"{processes} processes ended with {ended}: {last[0]}")
     return [answer["result"] for answer in answers]
 
@@ -54,7 +54,7 @@ def together(function: Callable[..., Any], processes: int, limit: float = LIMIT,
 def run_python(program: Sequence[str], processes: int, limit: float) -> tuple[int | None, str]:
     """Run Python with these arguments in several processes, with this one's module path and one thread each.
 
-    Returns mpiexec's status, None if they were ended after `limit` seconds, and all that they printed.
+    Returns mpiexec's status, or None if they were ended after `limit` seconds; and everything that they printed.
     """
     modules = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with tempfile.TemporaryFile() as said:

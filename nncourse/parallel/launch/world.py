@@ -15,7 +15,7 @@ LAUNCHERS = ("PMI", "PMIX", "OMPI", "PRTE", "HYDRA", "MPIR", "MPICH")  # prefixe
 
 
 class LauncherEnvironment(NamedTuple):
-    """A process's place in its world, and the launcher."""
+    """A process's rank, the size of its world, and the launcher."""
 
     rank: int
     size: int
@@ -23,7 +23,7 @@ class LauncherEnvironment(NamedTuple):
 
 
 def launcher_environment(environment: Mapping[str, str]) -> LauncherEnvironment:
-    """This process's place. If one launcher was started inside another, the larger world counts."""
+    """This process's rank and world. If one launcher was started inside another, the larger world counts."""
     places = [LauncherEnvironment(0, 1, "nobody")]
     for by, (rank, size) in NAMES.items():
         if environment.get(rank, "").isdecimal() and environment.get(size, "").isdecimal():
@@ -46,11 +46,11 @@ def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_wrong(place: LauncherEnvironment, size: int) -> None:
-    """Raise CourseError if MPI's world has another size than the launcher said: they are of different MPIs."""
+    """Raise CourseError if MPI's world does not have the size that the launcher set: then their MPIs differ."""
     if size == place.size:
         return
     advice = {
-        "srun": "say srun --mpi=pmi2 for the wheel mpich, or what `srun --mpi=list` has for your cluster's MPI",
+        "srun": "use srun --mpi=pmi2 for the wheel mpich, or the one in `srun --mpi=list` for your cluster's MPI",
     }.get(place.by, "start it with the mpiexec of the same MPI, or let `nncourse train --processes` do so")
     got = "each process is alone in its own" if size == 1 else f"it has {size}"
-    raise CourseError(f"expected a world of {place.size} processes, as {place.by} said; {got}: {advice}")
+    raise CourseError(f"expected a world of {place.size} processes, according to {place.by}; {got}: {advice}")

@@ -1,4 +1,4 @@
-"""The simulated group: members in one process that exchange messages in simulated time. The judge uses it too."""
+"""The simulated group: its members, in one process, exchange messages in simulated time. The judge uses it too."""
 
 from nncourse.parallel.simulation.faults import ExchangeError as ExchangeError
 from nncourse.parallel.simulation.faults import count as count

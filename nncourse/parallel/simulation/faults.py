@@ -1,6 +1,6 @@
 """Errors between the members of a group, in words: which member, at which step, in which line.
 
-A step is an exchange: a member's first send or receive is its step 1. Lines are those of the member's text, if known.
+A step is an exchange: a member's first send or receive is its step 1. Lines are those of the member's code, if known.
 An ExchangeError stops a simulation; its `kind` is one of KINDS.
 """
 
@@ -21,7 +21,7 @@ MOST_SHOWN = 8  # members of a circle
 
 
 class ExchangeError(CourseError):
-    """A group cannot continue. `rank` and `step` say where this shows first, `circle` who waits for whom in a deadlock.
+    """A group cannot continue. `rank` and `step` say where this shows first; `circle` lists who waits for whom.
 
     `run` has the clocks, events and messages of simulate() until then.
     """
@@ -90,7 +90,7 @@ def _tags(world: State, ranks: list[int]) -> str:
         wait = world.waits[rank]
         for message in world.messages:
             if not message.taken and message.to == rank and message.source == wait.other and message.tag != wait.tag:
-                return f"; rank {message.source}'s message has tag {message.tag}, rank {rank} wants tag {wait.tag}"
+                return f"; rank {message.source}'s message has tag {message.tag}, rank {rank} expects tag {wait.tag}"
     return ""
 
 
@@ -126,7 +126,7 @@ def _why_nothing_comes(world: State, rank: int, wait: Wait, gone: int) -> str:
     others = [message for message in world.messages if message.to == rank and not message.taken]
     unread = ""
     if others:
-        unread = f"; a message from rank {others[0].source} lies there unread, sent {_place(others[0])}"
+        unread = f"; a message from rank {others[0].source} is still unread, sent {_place(others[0])}"
     if came:
         which = "whose only message to it" if len(came) == 1 else f"whose last message to it, of {len(came)},"
         return f", {which} was received at step {came[-1].taken}: rank {gone} {end}{unread}"
@@ -140,7 +140,7 @@ def _behind(world: State, shown: list[int]) -> str:
     others = sorted(set(world.waits) - set(shown))
     if not others:
         return ""
-    return f"; behind {'it' if len(shown) == 1 else 'them'} {'waits' if len(others) == 1 else 'wait'} {_ranks(others)}"
+    return f"; {_ranks(others)} {'waits' if len(others) == 1 else 'wait'} behind {'it' if len(shown) == 1 else 'them'}"
 
 
 def lost(world: State, messages: list[Message]) -> ExchangeError:
@@ -148,8 +148,8 @@ def lost(world: State, messages: list[Message]) -> ExchangeError:
     first = messages[0]
     twin = next((each for each in world.messages if each is not first and _is_twin(each, first)), None)
     words = f"rank {first.source} sends {count(first.values.size)} to rank {first.to} {_place(first)}"
-    more = f"; so with {len(messages) - 1} more messages" if len(messages) > 2 else ""
-    more = "; so with another message" if len(messages) == 2 else more
+    more = f"; {len(messages) - 1} more messages were not received" if len(messages) > 2 else ""
+    more = "; another message was not received either" if len(messages) == 2 else more
     if twin is not None:
         words = (
             f"rank {first.source} sends the same {count(first.values.size)} to rank {first.to} twice"
@@ -169,7 +169,7 @@ def wrong_chunk(rank: int, wait: Wait, message: Message) -> ExchangeError:
     """A message does not fit the array that receives it."""
     assert wait.values is not None
     wanted, got = _array(wait.values), _array(message.values, wait.values)
-    words = f"rank {rank} {_place(wait)} wants {wanted} from rank {message.source}, which sent {got} {_place(message)}"
+    words = f"rank {rank} {_place(wait)} expects {wanted} from rank {message.source}; it sent {got} {_place(message)}"
     return ExchangeError("wrong chunk", words, rank, wait.step)
 
 
@@ -177,7 +177,7 @@ def wrong_rank(world: State, rank: int, method: str, other: int) -> ExchangeErro
     """The partner does not exist, or is the member itself."""
     where = _at(world.steps[rank], world.lines[rank])
     what = f"{method} with root {other}" if method in ("broadcast", "gather") else doing(method, other)
-    words = f"rank {rank} {where} wants to {what}"
+    words = f"rank {rank} {where} tries to {what}"
     last = world.size - 1
     there = "itself" if other == rank else "but there is only rank 0" if last == 0 else f"but ranks go from 0 to {last}"
     fits = other in (-1, world.size) if world.outside == AROUND else other != rank
@@ -188,7 +188,7 @@ def wrong_rank(world: State, rank: int, method: str, other: int) -> ExchangeErro
 def mismatch(rank: int, wait: Wait, other: int, theirs: Wait) -> ExchangeError:
     """Two members met for different purposes."""
     words = f"rank {rank} {_place(wait)} calls {_meeting(wait)}, rank {other} {_place(theirs)} calls {_meeting(theirs)}"
-    return ExchangeError("mismatch", f"{words}; all members have to call the same, in the same order", rank, wait.step)
+    return ExchangeError("mismatch", f"{words}; all members must make the same calls in order", rank, wait.step)
 
 
 def differ(one: Wait, other: Wait) -> bool:

@@ -1,4 +1,4 @@
-"""The time of a message, α + n/β: latency and bandwidth of a link, also fitted to measured times; all-reduces."""
+"""The time of a message, α + n/β, from latency and bandwidth of a link, or fitted; and the times of all-reduces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from nncourse.errors import CourseError
 
 @dataclass(frozen=True)
 class Link:
-    """A message of n bytes takes `latency` + n / `bandwidth` seconds (bandwidth in bytes a second); by default 0."""
+    """A message of n bytes takes `latency` + n / `bandwidth` seconds (bandwidth in bytes per second); by default 0."""
 
     latency: float = 0.0
     bandwidth: float = inf
@@ -28,10 +28,10 @@ class Link:
 def fit_link(sizes: Sequence[float], seconds: Sequence[float]) -> Link:
     """The link whose times are closest to measured ones: least squares of the relative errors.
 
-    sizes: bytes, with at least two different values.
-    seconds: the measured time of each.
+    sizes: bytes of the messages, with at least two different values.
+    seconds: the measured time of each message, above 0.
 
-    Raises CourseError for fewer sizes.
+    Raises CourseError for other sizes and times.
 
     >>> link = fit_link([1e3, 1e6], [2e-3, 1.001])  # 1 ms, and 1 MB/s
     >>> round(link.latency, 6), round(link.bandwidth)
@@ -40,7 +40,7 @@ def fit_link(sizes: Sequence[float], seconds: Sequence[float]) -> Link:
     n, t = np.asarray(sizes, float), np.asarray(seconds, float)
     if n.ndim != 1 or n.shape != t.shape or len(set(n.tolist())) < 2 or not (np.isfinite(t).all() and t.min() > 0):
         raise CourseError(
-            f"expected two different sizes at least and a time above 0 for each; got {sizes} and {seconds}"
+            f"expected at least two different sizes and a time above 0 for each; got {sizes} and {seconds}"
         )
     # Each row is divided by its time: otherwise only the largest messages would count, and their noise set the latency.
     rows = np.stack([1 / t, n / t], axis=1)
@@ -53,13 +53,13 @@ def fit_link(sizes: Sequence[float], seconds: Sequence[float]) -> Link:
 
 
 def root_seconds(link: Link, size: float, members: int) -> float:
-    """Seconds of an all-reduce through one root, which receives one message after the other, then sends as many.
+    """Seconds of an all-reduce through one root: it receives K − 1 messages one after the other, then sends as many.
 
-    link: between any two members.
+    link: the link between any two members.
     size: bytes of the vector.
-    members: their number.
+    members: their number, K.
 
-    >>> root_seconds(Link(1e-3, 1e6), 4e3, members=4)  # 4 kB by 1 ms and 1 MB/s
+    >>> root_seconds(Link(1e-3, 1e6), 4e3, members=4)  # 4 kB with 1 ms and 1 MB/s
     0.03
     """
     return 2 * (members - 1) * link.seconds(size)
@@ -68,26 +68,26 @@ def root_seconds(link: Link, size: float, members: int) -> float:
 def tree_seconds(link: Link, size: float, members: int) -> float:
     """Seconds of an all-reduce in a tree: ⌈log₂ K⌉ rounds up, and as many down.
 
-    link: between any two members.
+    link: the link between any two members.
     size: bytes of the vector.
     members: their number, K.
 
-    >>> tree_seconds(Link(1e-3, 1e6), 4e3, members=4)  # 4 kB by 1 ms and 1 MB/s
+    >>> tree_seconds(Link(1e-3, 1e6), 4e3, members=4)  # 4 kB with 1 ms and 1 MB/s
     0.02
     """
     return 2 * ceil(log2(members)) * link.seconds(size)
 
 
 def ring_seconds(link: Link, size: float, members: int) -> float:
-    """Seconds of an all-reduce in a ring: 2 (K − 1) rounds, in each of which every member sends one chunk of K.
+    """Seconds of an all-reduce in a ring: 2 (K − 1) rounds, in each of which every member sends 1/K of the vector.
 
-    link: between any two members.
+    link: the link between any two members.
     size: bytes of the vector.
     members: their number, K.
 
-    A member sends while it receives. If every second member receives before it sends, it takes twice as long.
+    Members send while they receive. If every second member receives before it sends, this takes twice as long.
 
-    >>> ring_seconds(Link(1e-3, 1e6), 4e3, members=4)  # 4 kB by 1 ms and 1 MB/s
+    >>> ring_seconds(Link(1e-3, 1e6), 4e3, members=4)  # 4 kB with 1 ms and 1 MB/s
     0.012
     """
     return 2 * (members - 1) * link.seconds(size / members)

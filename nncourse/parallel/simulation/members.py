@@ -32,7 +32,7 @@ class _LeaveError(BaseException):
 
 
 class SimulatedGroup:
-    """A member's view of the group: Group of group.py, and work(), clock() and next_sender()."""
+    """A member's view of the group: the methods of Group in group.py, and work(), clock() and next_sender()."""
 
     device = "cpu"
 
@@ -59,10 +59,10 @@ class SimulatedGroup:
         self._turns.ask(self.rank, "receive", vector, source, tag)
 
     def next_sender(self, tag: int = 0, patience: float = inf) -> int | None:
-        """Wait for a message with this tag, and return the sender of the first; it is still to be received.
+        """Wait for a message with this tag, and return the sender of the first, without receiving the message.
 
-        None after `patience` simulated seconds, and if no message can come any more: all the others have ended, have
-        died, or wait in the same way.
+        Returns None after `patience` simulated seconds, or if no message can come any more, since all other members
+        have ended, have died, or wait in the same way.
         """
         return self._turns.ask(self.rank, "next_sender", tag, patience)
 
@@ -91,17 +91,17 @@ def simulate(
 ) -> Run:
     """Call part(group, *arguments[rank]) for every member of a simulated group.
 
-    part: the work of a member; `group` has its rank, the size, send(), receive() and what an all-reduce needs.
+    part: the work of a member; `group` is a SimulatedGroup: rank, size, send(), receive(), all_reduce() and others.
     size: number of members.
     arguments: a tuple for each member.
-    link, links: between any two members, and between pairs (source, to); `latency` in seconds, `bandwidth` in bytes a
-        second.
+    link, links: the link between any two members, and others for pairs (source, to); `latency` in seconds, `bandwidth`
+        in bytes per second.
     slow: rank -> the factor by which a member computes longer.
     dies: rank -> the simulated second at which a member ends.
     buffered: whether a send returns before it is received.
     patience: seconds of real time that a member may take for one turn.
 
-    Returns the results by rank, simulated seconds, events and messages.
+    Returns a Run: the results by rank, simulated seconds, events and messages.
     Raises ExchangeError, which says who waits for whom, or which message was lost. A member's exception is raised here,
     with its rank as a note.
 
@@ -109,7 +109,7 @@ def simulate(
     [0, 1, 4]
     """
     if not callable(part):
-        raise CourseError(f"expected a function of the group, then how many members; got {part!r}")
+        raise CourseError(f"expected a function of the group, then the number of members; got {part!r}")
     world = World(size, link, links or {}, slow or {}, dies or {}, buffered)
     given = arguments if arguments is not None else [()] * size
     if len(given) != size:
@@ -129,15 +129,15 @@ def run_members(
     methods: tuple[str, ...] = (),
     patience: float = PATIENCE,
 ) -> list[Any]:
-    """What part(group, *arguments[rank]) returns for each member of a new world.
+    """The results of part(group, *arguments[rank]) for each member of a new world.
 
-    `methods` restricts the group to these methods, if there are any.
+    If `methods` are given, the group has no others.
     """
     return _Turns(world, methods).run(part, arguments, patience)
 
 
 class _Turns:
-    """Threads, of which one at a time has the turn."""
+    """Threads that take turns: only one runs at a time."""
 
     def __init__(self, world: World, methods: tuple[str, ...] = ()):
         self.world, self.methods = world, methods
@@ -185,7 +185,7 @@ class _Turns:
         return results
 
     def ask(self, rank: int, method: str, *arguments: Any) -> Any:
-        """Call the world for a member. Others run until it is answered."""
+        """Make a member's request to the world. Other members run until it is answered."""
         if self.over:
             raise _LeaveError
         name = arguments[0] if method == "meet" else method
@@ -228,7 +228,7 @@ class _Turns:
             self._may_run[rank].release()
 
     def _stop(self, error: BaseException) -> None:
-        """End the simulation, because of the first error."""
+        """End the simulation because of an error; only the first one counts."""
         if not self.over:
             self.error, self.over = error, True
             self._done.release()
@@ -244,5 +244,5 @@ class _Turns:
                     ctypes.c_ulong(threads[rank].ident or 0), ctypes.py_object(_LeaveError)
                 )
                 after = f"after its step {self.world.steps[rank]}"
-                raise CourseError(f"rank {rank} computes for over {patience:g} s {after}: look for an endless loop")
+                raise CourseError(f"rank {rank} has computed for over {patience:g} s {after}: look for an endless loop")
             count = self.count

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 ANY = -1  # a wait for any sender
-AROUND = "in a ring (rank ± 1) % size is the neighbour, elsewhere there is none"
+AROUND = "in a ring the neighbour is (rank ± 1) % size; otherwise there is none"
 
 
 @dataclass
 class Event:
-    """What a member did from `begin` to `end`, in seconds: "work", "send", "wait", "receive" or a meeting's name."""
+    """What a member did (`kind`) from `begin` to `end`, in seconds: "work", "send", "wait", "receive", or a meeting."""
 
     rank: int
     kind: str
@@ -25,7 +25,7 @@ class Event:
 
 @dataclass
 class Message:
-    """What one member sent to another at its `step`. `taken`: the step at which the other received it, 0 before."""
+    """A message that a member sent at its `step`. `taken` is the receiver's step that received it; 0 before."""
 
     source: int
     to: int
@@ -44,7 +44,7 @@ class Message:
 
 @dataclass
 class Wait:
-    """What a member waits for: to receive from `other`, to send `message`, a sender until `deadline`, or a meeting."""
+    """A wait of a member: to receive from `other`, to send `message`, for any sender until `deadline`, or to meet."""
 
     method: str
     step: int
@@ -67,7 +67,7 @@ class State:
     """The state of the members, which World changes."""
 
     size: int
-    outside: str = field(default=AROUND, kw_only=True)  # what to do where a member does not exist, in words
+    outside: str = field(default=AROUND, kw_only=True)  # advice for a rank that does not exist
     clocks: list[float] = field(init=False)  # simulated seconds
     steps: list[int] = field(init=False)
     lines: list[int] = field(init=False)  # the line of each member's last step, if known
@@ -88,7 +88,7 @@ class State:
 class Run:
     """The results of a simulation, and each member's clock at its end, in simulated seconds.
 
-    `seconds` is the latest of these. `died` are the members that died; their results are None.
+    `seconds` is the latest of these clocks. `died` has the members that died; their results are None.
     """
 
     results: list[Any]

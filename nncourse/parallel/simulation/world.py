@@ -1,10 +1,10 @@
 """The world of a simulated group: it carries messages between members, and keeps a clock for each.
 
-send(), receive() and the others either answer a member or let it wait; next_ready() says whose turn it is. Nothing
-depends on the machine's own time: every run is the same.
+send(), receive() and the other methods either answer a member or let it wait; next_ready() says whose turn it is.
+Nothing depends on the machine's own time: every run is the same.
 
-Time: a message keeps its sender busy for latency + bytes / bandwidth. It keeps its receiver, which takes one message at
-a time, busy for as long, from when the sender began. Waiting costs time; sums and copies cost none.
+Time: a message keeps its sender busy for latency + bytes / bandwidth, and its receiver for the same time, as soon as
+the sender begins. A receiver takes one message at a time. Waiting costs time; sums and copies cost none.
 """
 
 import heapq
@@ -23,16 +23,16 @@ from nncourse.parallel.simulation.links import Link, ring_seconds, root_seconds,
 from nncourse.parallel.simulation.records import ANY, Died, Event, Message, State, Wait
 
 MOST_MEMBERS = 4096  # each is a thread
-MEETINGS = ("all_reduce", "broadcast", "gather", "barrier")  # every member takes part
+MEETINGS = ("all_reduce", "broadcast", "gather", "barrier")  # calls in which every member takes part
 
 
 @dataclass
 class World(State):
     """Members 0 to size − 1 and the links between them.
 
-    `links` are those that differ from `link`, by (sender, receiver). `slow` are factors of the time for work, `dies`
-    the seconds at which members die, by rank. With `buffered` a sender continues at once; without, it waits until the
-    other receives, as MPI may do with large messages.
+    `links` has the links that differ from `link`, by (sender, receiver). By rank, `slow` has factors of the time for
+    work, and `dies` the seconds at which members die. If `buffered`, a sender continues at once; otherwise it waits
+    until the other receives, as MPI may do with large messages.
     """
 
     link: Link = field(default_factory=Link)
@@ -40,7 +40,7 @@ class World(State):
     slow: Mapping[int, float] = field(default_factory=dict)
     dies: Mapping[int, float] = field(default_factory=dict)
     buffered: bool = True
-    most_steps: float = inf  # of a member: more make an endless exchange
+    most_steps: float = inf  # of a member: with more, the exchange counts as endless
     record: bool = True  # keep events and received messages
 
     def __post_init__(self) -> None:
@@ -61,9 +61,9 @@ class World(State):
     # ---- turns
 
     def next_ready(self) -> int | None:
-        """The member whose turn it is: of all that can continue, one with the earliest clock. None if all have ended.
+        """The member whose turn it is: of those that can continue, one with the earliest clock. None if all have ended.
 
-        Raises ExchangeError if the others wait for ever, or if all have ended and a message was never received.
+        Raises ExchangeError if all that are left wait for ever, or if all have ended and a message was never received.
         """
         self._turn = ANY
         while True:
@@ -71,7 +71,7 @@ class World(State):
                 time, rank = heapq.heappop(self._ready)
                 if wait := self.waits.get(rank):
                     if wait.method != "next_sender" or not self._hears(rank, wait, time):
-                        continue  # an entry of an earlier turn
+                        continue  # an entry from an earlier turn
                 elif rank in self.ended:
                     continue
                 self._turn = rank
@@ -131,7 +131,7 @@ class World(State):
         return until <= last
 
     def _step(self, rank: int, method: str, line: int, other: int = ANY) -> bool:
-        """Count a step of a member; False if it is dead by now."""
+        """Count a step of a member; False if it has died by now."""
         self.steps[rank] += 1
         self.lines[rank] = line
         self.last[rank] = faults.doing(method, other)
@@ -145,7 +145,7 @@ class World(State):
             return False
         return True
 
-    # ---- what members ask for
+    # ---- requests of members
 
     def work(self, rank: int, seconds: float) -> None:
         """The member computes for `seconds`, times its factor of `slow`."""
@@ -192,7 +192,7 @@ class World(State):
             heapq.heappush(self._ready, (wait.deadline, rank))
 
     def meet(self, rank: int, method: str, values: np.ndarray | None = None, root: int = 0, line: int = 0) -> None:
-        """The member takes part in one of MEETINGS, which ends when the last member comes."""
+        """The member takes part in one of MEETINGS, which ends when the last member arrives."""
         if not self._step(rank, method, line):
             return
         if not 0 <= root < self.size:
@@ -217,7 +217,7 @@ class World(State):
         return min(heads, key=lambda message: (message.arrival, message.source), default=None)
 
     def _hears(self, rank: int, wait: Wait, time: float) -> bool:
-        """Answer a next_sender() if a message or its deadline has come, now that no earlier one can be sent."""
+        """Answer a next_sender() if a message or the deadline has come, now that no earlier message can be sent."""
         first = self._first_for(rank, wait)
         arrival = max(self.clocks[rank], first.arrival) if first else inf
         if min(arrival, wait.deadline) > time:
@@ -253,7 +253,7 @@ class World(State):
         self._go_on(rank, None)
 
     def _hold(self, method: str, root: int, meeting: Mapping[int, Wait]) -> None:
-        """All members have come: answer them."""
+        """All members have arrived: answer them."""
         start = max(self.clocks)
         arrays = {rank: wait.values for rank, wait in sorted(meeting.items()) if wait.values is not None}
         end = start + self._meeting_seconds(method, [array.nbytes for array in arrays.values()])
