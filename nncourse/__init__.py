@@ -11,7 +11,7 @@ import lazy_loader
 import cuda_on_cpu
 from nncourse import language
 
-__version__ = "0.3.0"
+__version__ = "1.0.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 # All modules and data files are read from the folder of the chosen language.

@@ -25,8 +25,8 @@ MOST_GROUPS, MOST_NAMES = 60, 12  # groups of similar answers on the page, and n
 # The overview is as wide as the window. The names of its table stay in place while it is scrolled.
 WIDE = """
 @page { size: A4 landscape }
-body { max-width: none; margin: 1em }
-p, ul { max-width: 60em }
+body { max-width: none; margin: 1em } p, ul { max-width: 60em }
+td, th { padding: 1px 1.2em 1px 1px; text-align: left }
 .matrix { overflow: auto; max-height: 95vh; width: fit-content; max-width: 100% }
 .matrix table { border-collapse: separate; border-spacing: 0; font-size: 8pt }
 .matrix td { padding: 0 1px; text-align: center; white-space: nowrap }
@@ -37,7 +37,7 @@ p, ul { max-width: 60em }
 .matrix thead th:first-child { z-index: 2 }
 .matrix thead span { display: inline-block; writing-mode: vertical-rl; transform: rotate(180deg) }
 .matrix tbody th { border: none; padding-right: .6em }
-.matrix tbody th[scope=row] { font-weight: normal; padding-left: .8em }
+.matrix tbody th[scope=row] { font-weight: normal; padding-left: .8em } .matrix tbody tr:hover * { background: #eef }
 @media print { .matrix { overflow: visible; max-height: none } }
 """
 
@@ -97,7 +97,7 @@ def _verdict(mark: Mark) -> str:
     """One exercise on a feedback page."""
     first, *excerpt = (mark.line or f"{mark.exercise.operation} ({mark.exercise.kernel}): not handed in").splitlines()
     said = f"{SIGNS[mark.state]} {escape(first)}"
-    said += f"<pre>{escape(chr(10).join(excerpt))}</pre>" if excerpt else ""
+    said += f"<pre>{escape(chr(10).join(excerpt))}</pre>" if excerpt else "<br>"
     notes = [f"{mark.points:g} of {mark.weight:g} points"]
     if mark.override is not None:
         notes.append(f"changed by hand: {mark.reason}")
@@ -106,7 +106,7 @@ def _verdict(mark: Mark) -> str:
     if mark.attempts:
         count = sum(mark.attempts.values())
         notes.append("1 attempt recorded" if count == 1 else f"{count} attempts recorded")
-    return page(said + "".join(f"<br><small>{escape(note)}</small>" for note in notes), mark.state)
+    return page(said + "<br>".join(f"<small>{escape(note)}</small>" for note in notes), mark.state)
 
 
 def write_overview(

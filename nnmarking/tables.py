@@ -74,7 +74,7 @@ def _text(path: Path, what: str, say: Say) -> str:
         text, is_unicode = content.decode("cp1252", "replace"), False
     is_binary = "\0" in text or content.startswith(b"PK")  # an Excel workbook is a zip archive
     if is_binary or "\ufffd" in text and not is_unicode:
-        raise CourseError(f"{wanted}; this is no text: save it as CSV UTF-8 in your spreadsheet program")
+        raise CourseError(f"{wanted}; this is not text: save it as CSV UTF-8 in your spreadsheet program")
     if not is_unicode:
         advice = "check the accents in its names, or save it as CSV UTF-8"
         say(f"{path}: not in UTF-8, so it is read as Windows-1252: {advice}")

@@ -49,7 +49,7 @@ ABOUT = {"machine": "A chip, 99 multiprocessors", "date": "2026-11-23"}
 def test_what_is_not_recorded_is_said_in_one_line(results):
     gpus = recorded.tensor_cores, recorded.devices
     for shown in (recorded.convolutions, recorded.step, recorded.gradient, *gpus, recorded.experiment):
-        assert shown().startswith("not recorded yet: python -m benchmarks.") and "\n" not in shown()
+        assert shown().startswith("not recorded yet: run python -m benchmarks.") and "\n" not in shown()
 
 
 def test_convolutions_show_the_fastest_kernel_of_the_course(results):

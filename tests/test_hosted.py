@@ -23,7 +23,7 @@ from nncourse.errors import CourseError
 from nncourse.language import ROOT
 from nnmarking import hosted
 
-ADDRESS = "https://course.example/wheels/nncourse-0.3.0-py3-none-any.whl"
+ADDRESS = "https://course.example/wheels/nncourse-1.0.0-py3-none-any.whl"
 DONE, FAILED = (subprocess.CompletedProcess([], status, "", "no route\nto host") for status in (0, 1))
 RELU = "def relu(z):\n    return np.maximum(z, 0)\n"
 
@@ -61,7 +61,7 @@ def test_each_notebook_begins_with_the_set_up_and_is_else_the_courses(tmp_path):
 
 
 def test_a_wheel_that_is_a_file_goes_along(tmp_path, capsys):
-    wheel = tmp_path / "nncourse-0.3.0-py3-none-any.whl"
+    wheel = tmp_path / "nncourse-1.0.0-py3-none-any.whl"
     wheel.write_bytes(b"the course")
     out = tmp_path / "hosted.zip"
     assert main(["handout", "--hosted", "--wheel", str(wheel), "--out", str(out)]) == 0
@@ -78,7 +78,7 @@ def test_a_wheel_that_is_a_file_goes_along(tmp_path, capsys):
         (["--hosted"], "--wheel"),
         (["--wheel", ADDRESS], "--hosted"),
         (["--hosted", "--wheel", "https://course.example/course.zip"], "nncourse-….whl"),
-        (["--hosted", "--wheel", "nncourse-0.3.0-py3-none-any.whl"], "No such file"),
+        (["--hosted", "--wheel", "nncourse-1.0.0-py3-none-any.whl"], "No such file"),
     ],
 )
 def test_what_is_no_wheel_is_said_in_one_line(arguments, said, tmp_path, monkeypatch, capsys):

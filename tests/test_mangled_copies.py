@@ -496,7 +496,7 @@ def outcome(course: tuple[Path, Path], copy: Path, seed: int) -> str:
         return "refused in one line"
     assert not lost(before, copy, course), (seed, said)
     assert not any("\n" in line for line in said)
-    if any("no notebook any more" in line for line in said):
+    if any("no longer a notebook" in line for line in said):
         return "into the backup, since it was no notebook any more"
     if any("in your copy it is not a file" in line for line in said):
         return "left alone, since it was no file"

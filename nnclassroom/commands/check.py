@@ -31,7 +31,7 @@ def add_kernel_names(parser: ArgumentParser) -> None:
         "--kernel",
         action="append",
         default=[],
-        help="name of the only kernel to use; repeat the option for several kernels",
+        help="name of a kernel to use (default: all); repeat the option for several kernels",
     )
 
 

@@ -11,7 +11,7 @@ LONGEST_LINE = 80  # characters of a cell's first line
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("notebooks", nargs="*", metavar="02", help="notebooks to run, by number or name (default: all)")
     parser.add_argument(
-        "--solve", default="", metavar="all", help="exercises to run solved, such as sigmoid, or all (default: none)"
+        "--solve", default="", metavar="all", help="exercises to solve first, such as sigmoid, or all (default: none)"
     )
 
 

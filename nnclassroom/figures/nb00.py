@@ -62,17 +62,17 @@ def plot_timing(rows: list[Row], title: str = "") -> WordedFigure:
 def plot_progress() -> WordedFigure:
     """Draw one box per exercise, one row per notebook; a box is filled if its kernel is kept."""
     record, rows = kept_kernels.progress(), by_notebook()
-    figure, axes = figure_with_axes("Exercises: filled ones are done", width=9.0, height=0.7 + 0.55 * len(rows))
+    figure, axes = figure_with_axes("Exercises: filled ones are done", width=10.0, height=0.7 + 0.65 * len(rows))
     for y, entries in enumerate(rows.values()):
         for x, exercise in enumerate(entries):
             kept = exercise.key in record
             face, ink = ("tab:green", "white") if kept else ("white", INK)
             axes.add_patch(Rectangle((x + 0.03, y + 0.08), 0.94, 0.84, facecolor=face, edgecolor="0.6"))
-            words = f"{'✓' if kept else '○'} {exercise.operation.replace('_', chr(10), 1)}\n({exercise.kernel})"
-            axes.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=6, color=ink)
+            words = f"{exercise.operation.replace('_', chr(10))}\n{'✓' if kept else '○'} {exercise.kernel}"
+            axes.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=8, linespacing=1.05, color=ink)
     axes.set(xlim=(0, max(map(len, rows.values()))), ylim=(len(rows), 0), xticks=[])
     axes.set_yticks([y + 0.5 for y in range(len(rows))], list(rows))
-    axes.tick_params(length=0)
+    axes.tick_params(length=0, labelsize=8)
     axes.grid(False)
     axes.spines[:].set_visible(False)
     done = {name: sum(entry.key in record for entry in entries) for name, entries in rows.items()}

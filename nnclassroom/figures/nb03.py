@@ -152,11 +152,11 @@ def plot_banks(widths: Sequence[int]) -> Described:
         banks = np.arange(rows * width).reshape(rows, width) % WARP
         for (row, column), bank in np.ndenumerate(banks):
             same = column == 0 and bank == banks[0, 0]
-            _box(axes, column, -row, RED if same else BLUE, 0.75 if same else 0.15, str(bank), 7)
+            _box(axes, column, -row, RED if same else BLUE, 0.75 if same else 0.15, str(bank), 8)
         axes.add_patch(Rectangle((0, 1 - rows), 1, rows, fill=False, edgecolor=INK, linewidth=2))
-        axes.set(xlim=(-1.6, max(widths) + 0.3), ylim=(-rows + 0.7, 1.3))
+        axes.set(xlim=(-1.9, max(widths) + 0.3), ylim=(-rows + 0.7, 1.3))
         for row in (0, 1, rows - 1):
-            axes.text(-0.2, 0.5 - row, f"x = {row}", ha="right", va="center", fontsize=7, color=INK)
+            axes.text(-0.2, 0.5 - row, f"x = {row}", ha="right", va="center", fontsize=8, color=INK)
         axes.set_title(f"Rows of {width} numbers", fontsize=10)
         said.append(f"Rows of {width}: {', '.join(map(str, banks[:, 0]))}")
     words = f"Tiles of {rows} rows; each cell shows its bank: its number in the tile modulo {WARP}. A frame marks "

@@ -241,7 +241,7 @@ def activations_at_start(layers: Mapping[str, tuple[np.ndarray, Sequence[float]]
         shown = ", ".join(f"{slope:.1g}" for slope in slopes)
         axes.set(xlabel="activation in hidden layer 2", title=f"{name}: mean slopes σ' {shown}", xlim=(0, 1.01))
         said.append(f"{name}: activations from {A.min():.2g} to {A.max():.2g}, mean slopes {shown}.")
-    places[0].set_ylabel("number of activations (10 neurons, all samples)")
+    places[0].set_ylabel("number of activations\n(10 neurons, all samples)")
     figure.words = f"Histograms of activations before any training. {' '.join(said)}"
     return figure
 

@@ -31,7 +31,7 @@ def remember(notebook: str, *answers: Given) -> Asked:
 
     notebook: the number of the notebook that asks, such as "09".
     answers: one for each question: a number, or a letter such as "b" for a choice; None leaves it open.
-    Raises CourseError for a notebook without questions, and for another number of answers.
+    Raises CourseError for a notebook without questions, and for a wrong number of answers.
 
     >>> remember("09", None, None, None)
     ○ ...

@@ -98,7 +98,7 @@ def waiting(words: str) -> Iterator[Line]:
 def with_progress(items: Sequence[Item], words: str) -> Iterator[Item]:
     """Go through the items, and show in a notebook how many are done and how much longer the others take.
 
-    items: of a loop whose turns take about as long as each other.
+    items: the items of a loop whose turns all take about the same time.
     words: what is done with each.
 
     >>> [2 * item for item in with_progress([1, 2], "doubling")]

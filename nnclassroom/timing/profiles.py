@@ -183,7 +183,7 @@ def step_profile(
     optimizer: Optimizer | None = None,
     record: bool = True,
 ) -> Profile:
-    """Where does a training step go? The time of each of its calls: print it for a table.
+    """The time of each call of a training step; print the result to see it as a table.
 
     network: it is not changed.
     X, Y: samples and targets of one batch, as train() takes them.

@@ -199,7 +199,7 @@ def step_decay(rate: float, epochs: int, factor: float) -> Schedule:
 def exponential_decay(rate: float, factor: float) -> Schedule:
     """η · factor^(epoch − 1), a function of the number of the epoch, from 1 on.
 
-    rate, factor: η, of the first epoch; the rate is multiplied by the factor after each epoch.
+    rate, factor: the first epoch's rate η, and the number by which the rate is multiplied after each epoch.
 
     >>> [exponential_decay(0.8, factor=0.5)(epoch) for epoch in (1, 2, 3)]
     [0.8, 0.4, 0.2]
@@ -210,7 +210,7 @@ def exponential_decay(rate: float, factor: float) -> Schedule:
 def cosine_decay(rate: float, epochs: int, warm: int = 1) -> Schedule:
     """η (1 + cos(π (epoch − 1) / epochs)) / 2, a function of the number of the epoch, from 1 on.
 
-    rate, epochs: η, of the first epoch; the rate falls along half a wave for this number of epochs, then stays.
+    rate, epochs: the largest rate, η; it falls along half a wave until epoch number `epochs`, then stays.
     warm: the epoch with rate η, by default the first; until then the rate is η epoch / warm. At most `epochs`.
 
     >>> [round(cosine_decay(0.8, epochs=2)(epoch), 3) for epoch in (1, 2, 3)]

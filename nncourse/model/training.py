@@ -47,7 +47,7 @@ class Epoch:
 
 @dataclass
 class History:
-    """The course of training, by epoch. `stopped` is the reason if it ended early; `interrupted`: by Ctrl-C.
+    """The course of training, by epoch. `stopped` is the reason if it ended early, `interrupted` whether by Ctrl-C.
 
     `plan` names the plan that computed the epochs: "operations", "recorded", or one of another package. `note` says why
     it was chosen. `threads` is the number of BLAS threads for the last epoch's products on the CPU. `before` is the
@@ -144,7 +144,7 @@ def train(
     seed: seed of the order of the samples, which in epoch e depends only on seed and e.
     validation: samples and targets whose cost is computed after each epoch.
     plan: how to compute an epoch: "operations", "recorded" …; by default the first plan that fits: see plans.py.
-    together: the group whose members share each batch. All get the same parameters, up to rounding those of one device.
+    together: the group whose members share each batch. All get the same parameters; up to rounding, so does one device.
     on_epoch: a function that is called with each Epoch, such as ProgressBar(epochs).
     after: the history of earlier epochs: training continues as if it had never stopped.
 

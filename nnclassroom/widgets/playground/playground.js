@@ -310,7 +310,7 @@ function render({ model, el }) {
   const start = button("main", bar, "Start", "", () => now("start"));
   const pause = button("main", bar, "Pause", "", () => now("pause"));
   if (!small) button("", bar, "Step", "", () => now("step")).title = "Pause, and train on one batch";
-  const reset = button("", bar, "Reset", "", () => now("reset"));
+  const reset = button("", bar, "Reset", "", () => ((ran = false), now("reset")));
   start.title = "Train until you press Pause";
   pause.title = "Stop training, and keep the network";
   reset.title = "Begin again with new weights from the seed";
@@ -346,7 +346,7 @@ function render({ model, el }) {
   let [theme, says, pale, steps] = [null, null, null, null];
   let over = null, focused = null; // the neurons with the mouse and with the keyboard's focus
   let stop = null; // the neuron that Tab focuses
-  let settled = "";
+  let [settled, ran] = ["", false]; // the settings shown; whether it has run since Reset: before, Pause is not pressed
   let drawn = 0, acknowledged = 0, saidAt = 0, planned = false, alive = true;
   const nodes = new Map(); // "level,number" -> its button, with canvas
   const heads = new Map();
@@ -610,7 +610,7 @@ function render({ model, el }) {
   // Update words, buttons and controls to Python's state.
   function tell(state) {
     attribute(start, "aria-pressed", String(state.running));
-    attribute(pause, "aria-pressed", String(!state.running));
+    attribute(pause, "aria-pressed", String((ran ||= state.running) && !state.running));
     root.classList.toggle("running", state.running);
     const time = performance.now();
     if (state.aloud || !state.running || time - saidAt > WORDS_EVERY) {
