@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
             found = networks.contest(row, team, names, options.rounds, time.perf_counter() + SECONDS)
             result["rows"].append(row | {"arithmetic": row["flops"] / result["product"]} | found)
             times = {name: f"{each['seconds_a_step'] * 1e6:.3g}" for name, each in found["contenders"].items()}
-            print(f"{row['layers']}, batch {row['batch']}: µs a step {times}", flush=True)
+            print(f"{row['layers']}, batch {row['batch']}: µs per step {times}", flush=True)
             saved.save(result, path, said=False)
     except workers.FailedError as error:
         print(f"benchmarks.growth: {error}", file=sys.stderr)
@@ -115,7 +115,7 @@ def _seconds(call: Callable[[], Any], device: str) -> float:
 
 
 def plot(folder: Path) -> None:
-    """µs a step over parameters and over the batch, a row of panels for each machine."""
+    """µs per step over parameters and over the batch, a row of panels for each machine."""
     import matplotlib.pyplot as plt
 
     found = [networks.read(path) for path in sorted(folder.glob("growth-*.json"))]
@@ -123,14 +123,14 @@ def plot(folder: Path) -> None:
     for result, across in zip(found, panels, strict=True):
         for (family, words), panel in zip(FAMILIES.items(), across, strict=True):
             some = [row for row in result["rows"] if row["family"] == family]
-            for name in dict.fromkeys(name for row in some for name in row["contenders"]):
+            for n, name in enumerate(dict.fromkeys(name for row in some for name in row["contenders"])):
                 there = [row for row in some if name in row["contenders"]]
                 times = [row["contenders"][name]["seconds_a_step"] * 1e6 for row in there]
-                panel.loglog([row[family] for row in there], times, marker="o", label=name)
+                panel.loglog([row[family] for row in there], times, marker="os^Dv"[n], label=name)
             alone = [row["arithmetic"] * 1e6 for row in some]
             panel.loglog([row[family] for row in some], alone, "k--", label="the arithmetic alone")
             name = result["machine"] if result["device"] == "cpu" else result["machine"].split(",")[0]
-            panel.set(xlabel=words, ylabel="µs a step", title=name + ", one thread" * (result["device"] == "cpu"))
+            panel.set(xlabel=words, ylabel="µs per step", title=name + ", one thread" * (result["device"] == "cpu"))
             panel.grid(alpha=0.3)
     panels[0, 0].legend()
     for across in panels[1:]:

@@ -82,7 +82,8 @@ def image(figure: Any, text: str, whole: bool = False) -> str:
 
 def document(title: str, body: str, style: str = "") -> str:
     """A self-contained HTML page for screen and print, without scripts or other files. `style` adds to its own."""
-    top = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{PAPER}{style}</style>'
+    top = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    top += f"<title>{escape(title)}</title><style>{PAPER}{style}</style>"
     return f'<!DOCTYPE html>\n<html lang="{current()}"><head>{top}</head>\n<body>{body}</body></html>\n'
 
 
