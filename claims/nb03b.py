@@ -109,6 +109,9 @@ CLAIMS = [
     Claim(
         "rows-or-columns-answer", "of 64 bytes, 16 numbers side by side", why="source: data sheets of x86 processors"
     ),
+    Claim("rows-or-columns-answer", "Row by row, all 16 are used.", why=BY_HAND),
+    Claim("coalescing", "it takes 32 sectors, and of each, 28 bytes are thrown away", why=BY_HAND),
+    Claim("coalescing-answer", "since the other 28 bytes are wanted in the next steps", why=BY_HAND),
     Claim("order-words", "touch 32,768 in", once=reads),
     Claim("turn-spec", "a right kernel makes 70 reads", once=reads_of_the_tile),
     Claim("one-words", "the check allows 1,024 reads of", why=BY_HAND),

@@ -65,7 +65,7 @@ def test_counts_stand_in_their_pixels_and_are_summed_in_words():
     shown = nb10.plot_counts({"naive": counts}, "reads", "title")
     written = {text.get_position(): text.get_text() for text in shown.figure.axes[0].texts}
     assert written == {(column, row): str(counts[row, column]) for row, column in np.ndindex(2, 3)}
-    assert "naive: reads from 0 to 5 a pixel, 15 in all" in shown.words
+    assert "naive: reads from 0 to 5 per pixel, 15 in all" in shown.words
 
 
 def test_the_halo_is_counted():
