@@ -29,7 +29,11 @@ layer_update = Operation(
     contract="W (n_out, n_in), A (batch, n_in), E (batch, n_out), rate () -> W (n_out, n_in)",
     reference=lambda W, A, E, rate: W + rate * np.einsum("ij,ik->jk", E, A),
     flops=lambda batch, n_in, n_out: 2 * batch * n_in * n_out,
-    trial=Trial(mistakes=_other_updates),
+    # W may move by one sample at a time, and each time it is rounded.
+    trial=Trial(
+        mistakes=_other_updates,
+        error_scale=lambda W, A, E, rate: len(A) ** 0.5 * abs(W) + abs(rate) * (abs(E).T @ abs(A)),
+    ),
 )
 
 
