@@ -79,7 +79,7 @@ def matrix_tile(product: "Product", high: int, wide: int, split: int) -> Tile:
     return Tile(high, wide, split, 0, high * wide, count, stage)
 
 
-def best_matrix_tile(product: "Product", blocks: int, tensor_cores: bool = False) -> Tile:
+def best_matrix_tile(product: "Product", blocks: int, tensor_cores: bool) -> Tile:
     """The tile with which a product of matrices takes the fewest cycles on `blocks` blocks."""
     tiles = TILES | TENSOR_TILES if tensor_cores else TILES
 

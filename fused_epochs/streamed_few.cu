@@ -32,12 +32,9 @@ struct ForwardOfFew : Forward<LAYER> {
                 for (int c = 0; c < FOUR; c++) sums[s] += a[c] * w[c];
             }
         }
-#pragma unroll
-        for (int s = 0; s < BATCH; s++) {
-#pragma unroll
-            for (int apart = 16; apart > 0; apart /= 2) sums[s] += __shfl_xor_sync(~0u, sums[s], apart);
-            if (lane == s && s < rows) this->done(s, j, sums[s], this->early(s, j));
-        }
+        int own = 0, end = BATCH;
+        add_over_lanes<BATCH, 32>(sums, lane, own, end);
+        if (own < min(end, rows)) this->done(own, j, sums[0], this->early(own, j));
     }
 };
 
@@ -98,7 +95,7 @@ struct WeightsOfFew : Weights<LAYER> {
 #pragma unroll
             for (int s = 0; s < BATCH; s++) {
                 if (s >= this->at.rows) continue;
-                const float a = j < INPUTS ? this->A[s * INPUTS + min(j, INPUTS - 1)] : 1.0f;
+                const float a = j < INPUTS ? this->A[s * INPUTS + j] : 1.0f;
                 sums[c] += this->D[s * Own::MOST_ROWS + i] * a;
             }
         }
