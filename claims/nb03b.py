@@ -120,6 +120,7 @@ CLAIMS = [
     Claim("one-answer", "is read 16,384 times as ever", once=reads),
     Claim("tile-count-answer", "T = 8 numbers are 32 bytes", why=BY_HAND),
     Claim("banks", "numbers 0 and 32 share bank 0, numbers 1 and 33 bank 1", why="definition: of 32 banks"),
+    Claim("banks-answer", "the first and the last share bank 0", why=BY_HAND),
     Claim("banks-answer", "in banks 0, 16, 0, 16, …: eight numbers in each", why=BY_HAND),
     Claim("banks-answer", "takes less than half the time with the spare column", once=spare_column),
     Claim("tiled-budget", "the naive kernel reads", once=reads),

@@ -36,6 +36,7 @@ CLAIMS = [
     Claim("gpu-words", "block 1 covers columns 8 to 15 of the first two samples", why="derived: blocks of 8 × 2"),
     Claim("gpu-words", "it touches no more sectors than it must", once=sectors),
     Claim("gpu-answer", "the swapped kernel took 2.6 times as long", once=swapped),
+    Claim("gpu-answer", "are then one access in 17", why="derived: two reads for each sample, one write"),
     Claim("gpu-answer", "both kernels read equally well: 1 % apart", once=swapped),
     Claim("gpu-answer", "gains 8 %, and no more", once=library),
     Claim("gpu-answer", "is seven times as fast", once=library),

@@ -271,6 +271,7 @@ def rates_matter_more(seed: int) -> bool:
 
 SAME = "derived: a minimum over several noisy results lies below its expectation; a new measurement does not"
 CLAIMS = [
+    Claim("sgd-cost", "30 GB/s can do at most 5 GFLOP/s", why="derived: 2 FLOP for 12 bytes"),
     Claim("descent-words", "the bowl is ten times as steep in one direction as in the other", once=steep_and_flat),
     Claim("descent-words", "A ridge at w1 ≈ 0.08 separates them", once=a_ridge_parts_the_valleys),
     Claim("sgd-timing-answer", "Several hundred times or more", once=numpy_beats_the_loop),

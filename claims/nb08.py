@@ -114,6 +114,7 @@ def one_of_132() -> bool:
 CLAIMS = [
     Claim("my-step-answer", "16 blocks occupy at most 16", why="derived: a block stays on its multiprocessor"),
     Claim("travel-answer", "12 transfers per step", why="derived: nine and three"),
+    Claim("travel-answer", "56 transfers for twenty launches", why="derived: 36 and 20 in the table above"),
     Claim("profile-answer", "Suppose the products move", why="definition: an assumption"),
     Claim("profile-answer", "as it is, with products ten times as fast", why="definition: what the bars are"),
     Claim("profile-answer", "nine tenths of the arithmetic", once=most_arithmetic_is_in_the_products),
@@ -152,6 +153,7 @@ CLAIMS = [
     Claim("batch-answer", "nothing is learnt", seeds=at_50_nothing_is_learnt),
     Claim("record-words", "for up to 20 steps at a time", why="source: nncourse/model/recorded_steps.py"),
     Claim("record-answer", "Launching was most of the step", once=launching_was_most_of_the_step),
+    Claim("epoch-words", "The times are made up: 5 µs for a launch", why="definition: of the figure"),
     Claim("epoch-words", "there are still 20 kernels per step", why="source: the profile above has 20 calls"),
     Claim("epoch-words", "20 per step, and a copy that joins the gradients", why="source: the profile above"),
     Claim("epoch-words", "1 for 20 steps", why="source: nncourse/model/recorded_steps.py"),

@@ -106,6 +106,7 @@ def four_turns() -> bool:
 
 
 CLAIMS = [
+    Claim("tiles-after", "a thread keeps 8 × 8 sums", why="definition: of tiles_1d and tiles_2d"),
     Claim("title", "threads keep 8 and 64 sums", why="definition: the exercises"),
     Claim("roofline-answer", "20 reads serve 16 products", once=reads_of_machine_code),
     Claim("roofline-answer", "gives about 33.5 TB/s", why="derived: 132 · 128 bytes · 1.98 GHz"),

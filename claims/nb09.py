@@ -263,6 +263,7 @@ def in_the_cache() -> bool:
 
 CLAIMS = [
     Claim("digits", "a set of 70,000 digits", why="source: LeCun, Cortes and Burges; 28 × 28 is the shape"),
+    Claim("digits", "the others too (11 MB)", why="source: the sizes of MNIST's four files"),
     Claim("digits", "3,600 of them ship with the course", why="definition: mnist_sample, 3,000 and 600"),
     Claim("beat", "always says the digit that is most frequent", why="definition: the classifier"),
     Claim("beat-answer", "About 10, 80 and 88.", seeds=baselines),

@@ -49,7 +49,7 @@ def read(path: Path, say: Say = print) -> dict[str, Answers]:
 def _read_table(path: Path, say: Say) -> dict[str, Answers]:
     """CourseError, with the line, for a row that is none."""
     table = tables.read(path, "a table of answers", say)
-    columns = {name.strip().casefold(): name for name in table.columns}
+    columns = tables.by_name(table.columns)
     wanted = ["student", "form", *map(str, range(1, COUNT + 1))]
     if missing := [name for name in wanted if name not in columns]:
         raise CourseError(f"{path}: expected the columns {', '.join(wanted)}; {', '.join(missing)} is not there")

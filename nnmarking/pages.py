@@ -25,7 +25,8 @@ MOST_GROUPS, MOST_NAMES = 60, 12  # groups of similar answers on the page, and n
 # The overview is as wide as the window. The names of its table stay in place while it is scrolled.
 WIDE = """
 @page { size: A4 landscape }
-body { max-width: none; margin: 1em } p, ul { max-width: 60em }
+body { max-width: none; margin: 1em }
+p, ul { max-width: 60em }
 td, th { padding: 1px 1.2em 1px 1px; text-align: left }
 .matrix { overflow: auto; max-height: 95vh; width: fit-content; max-width: 100% }
 .matrix table { border-collapse: separate; border-spacing: 0; font-size: 8pt }
@@ -37,7 +38,8 @@ td, th { padding: 1px 1.2em 1px 1px; text-align: left }
 .matrix thead th:first-child { z-index: 2 }
 .matrix thead span { display: inline-block; writing-mode: vertical-rl; transform: rotate(180deg) }
 .matrix tbody th { border: none; padding-right: .6em }
-.matrix tbody th[scope=row] { font-weight: normal; padding-left: .8em } .matrix tbody tr:hover * { background: #eef }
+.matrix tbody th[scope=row] { font-weight: normal; padding-left: .8em }
+.matrix tbody tr:hover * { background: #eef }
 @media print { .matrix { overflow: visible; max-height: none } }
 """
 

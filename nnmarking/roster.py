@@ -73,7 +73,7 @@ def read(path: Path, say: Say = print) -> Roster:
     Raises CourseError if the list cannot be read, has no column of names, or has a student in rows that differ.
     """
     table = tables.read(path, "the class's list", say)
-    columns = {name.strip().casefold(): name for name in table.columns}
+    columns = tables.by_name(table.columns)
     whole = next((columns[name] for name in NAMES if name in columns), "")
     parts = next(([columns[part] for part in pair] for pair in PARTS if all(part in columns for part in pair)), [])
     if not (whole or parts):
@@ -150,7 +150,7 @@ def write_points(path: Path, roster: Roster, points: Mapping[int, float], of: fl
 
     Of Canvas's gradebook, only the columns that identify the student are kept besides.
     """
-    columns = {name.strip().casefold(): name for name in roster.columns}
+    columns = tables.by_name(roster.columns)
     if not column:
         column = next((columns[name] for name in GRADES if name in columns), "points")
     is_canvas = "sis login id" in columns or "sis user id" in columns

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +55,11 @@ def read(path: Path, what: str, say: Say) -> Table:
     columns = header[: max((_width(fields) for _, fields in found), default=0)]
     rows = (Row(line, dict(zip(columns, [*fields, *[""] * len(columns)], strict=False))) for line, fields in found[1:])
     return Table(tuple(columns), tuple(rows), separator)
+
+
+def by_name(columns: Iterable[str]) -> dict[str, str]:
+    """The columns by their names in lower case, without the blanks around them."""
+    return {name.strip().casefold(): name for name in columns}
 
 
 def _width(fields: list[str]) -> int:

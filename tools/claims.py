@@ -30,6 +30,7 @@ NAMES = re.compile(
     r"\(\d+[a-z]?\)|\b[Nn]otebooks? \d+\w?(?:(?:, | and | to )\d+\w?)*|\b(?:19|20)\d\d\b|\d+(?:-\d+)+"
     r"|\d[\d,]* ?× ?\d[\d,]*|\b(?:float|int|bf|tf|fp|TF|BF|FP)\d+|\b[A-Z][A-Za-z]+-?\d+\b|\b0\d[a-c]?\b"
 )
+PICTURE = re.compile(r"base64,[A-Za-z0-9+/=]+")  # its bytes are no evidence, whatever digits they spell
 NUMBER = re.compile(r"(?<![\w.])[−-]?\d+(?:[, ]\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 UNIT = re.compile(r"\s*(?:%|per cent|times\b|×|[mµn]?s\b|seconds?\b|[KMGT]B\b|[GT]FLOP)")
 STRONG = re.compile(r"\b(?:never|always|(?<!at )most|because|times as|twice as)\b", re.IGNORECASE)
@@ -136,7 +137,7 @@ def _shown(cell: Any) -> str:
     for output in cell.outputs:
         data = output.get("data", {})
         texts += [output.get("text", ""), *(str(data[kind]) for kind in data if kind in ("text/plain", "text/html"))]
-    return "\n".join(texts)
+    return PICTURE.sub("", "\n".join(texts))
 
 
 def _in(number: str, shown: Sequence[float]) -> bool:
